@@ -1,0 +1,350 @@
+"""The frozen nouns everything else speaks in. No I/O, no clock.
+
+Items are DynamoDB-typed JSON (`{"pk": {"S": "a"}}`) end to end. They are kept as raw bytes (`msgspec.Raw`) until
+somebody looks into them, so a number keeps its text and a set its tag.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+AttributeValue = Mapping[str, Any]
+"""One typed value, e.g. `{"N": "1E+100"}`."""
+
+Item = Mapping[str, AttributeValue]
+
+
+@dataclass(frozen=True)
+class KeyAttribute:
+    """A key attribute and its type."""
+
+    name: str
+    type: Literal["S", "N", "B"]
+
+
+@dataclass(frozen=True)
+class Index:
+    """A secondary index. Capacities are units a second, 0 when on demand."""
+
+    name: str
+    kind: Literal["GSI", "LSI"]
+    keys: tuple[KeyAttribute, ...]
+    projection: Literal["ALL", "KEYS_ONLY", "INCLUDE"]
+    item_count: int = 0
+    size_bytes: int = 0
+    read_capacity: float = 0
+    write_capacity: float = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """What DescribeTable and DescribeContinuousBackups say. `item_count` and `size_bytes` are up to six hours old."""
+
+    name: str
+    arn: str
+    region: str
+    account: str
+    keys: tuple[KeyAttribute, ...]
+    status: str
+    item_count: int
+    size_bytes: int
+    billing: Literal["on-demand", "provisioned"]
+    table_class: Literal["STANDARD", "STANDARD_INFREQUENT_ACCESS"] = "STANDARD"
+    read_capacity: float = 0
+    write_capacity: float = 0
+    max_read_request_units: int = -1
+    max_write_request_units: int = -1
+    indexes: tuple[Index, ...] = ()
+    replicas: tuple[str, ...] = ()
+    recovery: bool = False
+    recovery_from: str = ""
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """Partition key first, then the sort key if there is one."""
+        return tuple(key.name for key in self.keys)
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A DynamoDB expression with every name aliased (`#n0`) and every value bound (`:v0`)."""
+
+    text: str
+    names: dict[str, str] = field(default_factory=dict)
+    values: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A PartiQL condition with `?` for each typed parameter, to stand behind a key in a WHERE clause."""
+
+    text: str
+    parameters: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which items of which table a run is about."""
+
+    table: Table
+    filter: Expression | None = None
+    key_condition: Expression | None = None
+    guard: Expression | None = None
+    guard_statement: Statement | None = None
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the partition key is fixed, so that the walk is a Query of one item collection."""
+        return self.key_condition is not None
+
+
+@dataclass(frozen=True)
+class Work:
+    """How a command wants its pages read, and under which condition its writes may go.
+
+    `projection` names the top-level attributes to fetch (empty: all of them). `count_only` pages carry no items.
+    `writes_condition` says that each write goes with the scope's guard.
+    """
+
+    scope: Scope
+    projection: tuple[str, ...] = ()
+    count_only: bool = False
+    consistent: bool = False
+    guarded: bool = False
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One of `total` disjoint slices of a table's hash space."""
+
+    number: int
+    total: int
+
+
+class Page(NamedTuple):
+    """One answer of Scan or Query. `scanned` counts what was evaluated, `matched` what passed the filter.
+
+    `last_evaluated_key` is the raw JSON of the key to go on from, None at the end of the segment.
+    """
+
+    items: list[msgspec.Raw]
+    matched: int
+    scanned: int
+    read_units: float
+    last_evaluated_key: bytes | None
+
+
+class Delete(NamedTuple):
+    """Delete by key; `key` is the typed JSON of the key attributes alone."""
+
+    key: msgspec.Raw
+
+
+class Put(NamedTuple):
+    """Put a whole item, given as typed JSON."""
+
+    item: msgspec.Raw
+
+
+class Update(NamedTuple):
+    """Change some attributes of one item."""
+
+    key: msgspec.Raw
+    update: Expression
+    condition: Expression | None = None
+
+
+Write = Delete | Put | Update
+
+
+class PageResult(NamedTuple):
+    """What a command makes of a page: writes to send, rows to hand to the user, and matched items it let be."""
+
+    writes: list[Write] = []
+    rows: list[msgspec.Raw] = []
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One item that could not be written. `key` is typed JSON."""
+
+    key: dict[str, Any]
+    reason: str
+    details: str = ""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Acknowledged counts. `scanned` items were evaluated, `matched` passed the filter; units as DynamoDB metered them."""
+
+    scanned: int = 0
+    matched: int = 0
+    processed: int = 0
+    skipped: int = 0
+    failed: int = 0
+    conflicts: int = 0
+    read_units: float = 0.0
+    write_units: float = 0.0
+    throttled: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.scanned + other.scanned,
+            self.matched + other.matched,
+            self.processed + other.processed,
+            self.skipped + other.skipped,
+            self.failed + other.failed,
+            self.conflicts + other.conflicts,
+            self.read_units + other.read_units,
+            self.write_units + other.write_units,
+            self.throttled + other.throttled,
+        )
+
+    @property
+    def handled(self) -> int:
+        """Items that count towards a cap."""
+        return self.processed + self.skipped + self.failed + self.conflicts
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One spilled file, as a manifest names it. `bucket`-relative key, number of items, MD5 and ETag of the object."""
+
+    key: str
+    items: int
+    md5: str
+    etag: str
+
+
+@dataclass(frozen=True)
+class SegmentRecord:
+    """A segment's checkpoint: where to go on, and what was acknowledged so far. Totals are sums of these."""
+
+    number: int
+    counts: Counts = Counts()
+    last_evaluated_key: str = ""
+    done: bool = False
+    files: tuple[DataFile, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    preview: tuple[str, ...] = ()
+
+    @property
+    def started(self) -> bool:
+        """Whether at least one page was acknowledged."""
+        return self.done or bool(self.last_evaluated_key)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run is expected to read, write and cost. Ranges are (low, high); None is "not known".
+
+    `notes` say what the numbers rest on, `left_out` what they do not contain.
+    """
+
+    read_units: float
+    write_units: tuple[float, float]
+    usd: tuple[float, float] | None
+    notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run, whatever the command. Rates are units a second, 0 is "no limit of ours"."""
+
+    read_rate: float = 0
+    write_rate: float = 0
+    max_items: int | None = None
+    dry_run: bool = False
+    results: str = ""
+    strategy: Literal["native", "sequential"] = "native"
+    checkpoint_seconds: float = 5.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a runtime needs, as JSON. Only this goes to a job."""
+
+    command: str
+    arguments: dict[str, Any]
+    work: Work
+    segments: int
+    mutates: bool
+    options: Options = Options()
+    estimate: Estimate | None = None
+    where: str = ""
+    version: int = 1
+
+    def to_json(self) -> bytes:
+        """Canonical JSON."""
+        return msgspec.json.encode(self, order="sorted")
+
+    @staticmethod
+    def from_json(data: bytes) -> "Plan":
+        """The inverse of `to_json`. Raises msgspec.ValidationError on anything else."""
+        return msgspec.json.decode(data, type=Plan)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of what must not change between a run and its continuation: command, arguments, table, filter."""
+        table = self.work.scope.table
+        identity = (self.command, self.arguments, table.arn, table.keys, self.where, self.work.scope.filter)
+        return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()[:16]
+
+    @property
+    def id(self) -> str:
+        """Eight hexadecimal digits that name this plan to people."""
+        return hashlib.sha256(self.to_json()).hexdigest()[:8]
+
+    def with_options(self, **changes: Any) -> "Plan":
+        """The same plan, run another way."""
+        return replace(self, options=replace(self.options, **changes))
+
+
+Status = Literal["finished", "failed", "cancelled", "capped", "dry-run"]
+
+EXIT_CODES: dict[str, int] = {"finished": 0, "dry-run": 0, "failed": 1, "capped": 4, "cancelled": 130}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of a job, cumulative over its runs. Only this comes back from one."""
+
+    job_id: str
+    command: str
+    table: str
+    status: Status
+    counts: Counts
+    duration_seconds: float
+    estimated_cost_usd: float | None = None
+    metered_cost_usd: float | None = None
+    cursor: str | None = None
+    results: str | None = None
+    failures: tuple[Failure, ...] = ()
+    preview: tuple[str, ...] = ()
+    error: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0 finished, 1 failed, 3 finished with failed items or conflicts, 4 capped, 130 cancelled."""
+        if self.status in ("finished", "dry-run") and (self.counts.failed or self.counts.conflicts):
+            return 3
+        return EXIT_CODES[self.status]
+
+    def to_json(self) -> bytes:
+        """The report as one flat JSON object."""
+        counts = msgspec.to_builtins(self.counts)
+        whole = msgspec.to_builtins(self)
+        del whole["counts"]
+        return msgspec.json.format(msgspec.json.encode({**whole, **counts, "exit_code": self.exit_code}), indent=2)
+
+    @staticmethod
+    def from_json(data: bytes) -> "Report":
+        """The inverse of `to_json`."""
+        flat = msgspec.json.decode(data)
+        return msgspec.convert({**flat, "counts": msgspec.convert(flat, Counts)}, Report)
