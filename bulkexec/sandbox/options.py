@@ -56,7 +56,7 @@ class SandboxOptions:
         """Options from BULKEXEC_SANDBOX_* variables; `overrides` win. Raises ValueError on a malformed number."""
         kinds = {"int": int, "float": float, "str": str, "Path": Path, int: int, float: float, str: str, Path: Path}
         found = {
-            option.name: kinds[option.type](environment[name])  # type: ignore[index]
+            option.name: kinds[option.type](environment[name])
             for option in fields(cls)
             if (name := ENVIRONMENT_PREFIX + option.name.upper()) in environment
         }
