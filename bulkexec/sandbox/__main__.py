@@ -1,0 +1,5 @@
+"""`python -m bulkexec.sandbox` is `bulkexec sandbox`."""
+
+from bulkexec.sandbox.cli import sandbox
+
+sandbox(prog_name="bulkexec sandbox")
