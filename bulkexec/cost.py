@@ -179,10 +179,7 @@ class _Run:
         """Units for what is written to the table or to one index, which has its own count and size."""
         cap = place.item_count if self.options.max_items is None else self.options.max_items
         span = writes_span(min(cap, place.item_count), place.size_bytes)
-        high = min(span.high, writes_span(place.item_count, place.size_bytes).high)
-        if self.work.scope.filter is not None or self._partial:
-            return Span(0.0, high)
-        return Span(span.low, high)
+        return span._replace(low=0.0) if self.work.scope.filter is not None or self._partial else span
 
     @property
     def _partial(self) -> bool:
@@ -235,6 +232,8 @@ class _Run:
         yield f"prices: {self.prices.source}"
         if self.work.scope.pinned:
             yield "one item collection is read; its size is not known, at most all of the table"
+        elif self._partial:
+            yield "the run may stop at its cap of items before all of the table is read"
         if self.writing:
             yield "each write rounds up to 1 KB by itself and only totals are known, so units are a range"
         if self.writing and self.table.indexes:
@@ -253,11 +252,9 @@ class _Run:
         yield "provisioned: capacity is already paid, reads and writes add nothing"
         if self.table.read_capacity > 0:
             yield f"at all of its read capacity reading takes {_duration(self.reads.high / self.table.read_capacity)}"
-        paces = [
-            (self._written(place).high / place.write_capacity, place.name)
-            for place in (self.table, *self.table.indexes)
-            if self.writing and place.write_capacity > 0
-        ]
+        places: list[Table | Index] = [self.table, *self.table.indexes] if self.writing else []
+        limited = [place for place in places if place.write_capacity > 0]
+        paces = [(self._written(place).high / place.write_capacity, place.name) for place in limited]
         if paces:
             seconds, name = max(paces)
             yield f"at all of the write capacity of {name} writing takes up to {_duration(seconds)}"
@@ -280,7 +277,7 @@ class _Run:
         for index in self.table.indexes:
             if not (index.item_count and index.size_bytes):
                 yield f"writes to index {index.name} (DescribeTable says it is empty)"
-        yield "what reads the table's stream"
+        yield "streams and what consumes them"
 
 
 def _regions(table: Table) -> int:
