@@ -1,0 +1,371 @@
+"""Filters: SQL or a raw expression in; FilterExpression, KeyConditionExpression, ConditionExpression and PartiQL out.
+
+`docs/filters.md` describes the language. Every name is aliased, so no attribute's name can be one too many (a reserved
+word, a dot, any script), and every value is bound, so none can be read as anything else.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable
+from itertools import count
+from typing import Any
+
+from bulkexec.errors import BadFilter
+from bulkexec.model import Expression, KeyAttribute, Statement
+from bulkexec.where_render import (
+    Aliases,
+    And,
+    AttributeType,
+    BeginsWith,
+    Between,
+    Comparison,
+    Contains,
+    ExpressionWriter,
+    In,
+    IsMissing,
+    IsNull,
+    Leaf,
+    Node,
+    Not,
+    Or,
+    Path,
+    Size,
+    StatementWriter,
+    Value,
+    is_number,
+    leaves,
+    mentions,
+    operators,
+    paths,
+)
+
+__all__ = [
+    "And",
+    "AttributeType",
+    "BeginsWith",
+    "Between",
+    "Comparison",
+    "Contains",
+    "In",
+    "IsMissing",
+    "IsNull",
+    "Node",
+    "Not",
+    "Or",
+    "Path",
+    "Size",
+    "Value",
+    "compile_filter",
+    "compile_key_condition",
+    "compile_statement",
+    "from_raw",
+    "guard_of",
+    "merge",
+    "notes",
+    "parse_where",
+    "project",
+    "split_key",
+]
+
+# Expression limits: "Service, account, and table quotas in Amazon DynamoDB", section Expression parameters.
+MAX_EXPRESSION_BYTES = 4096
+MAX_OPERATORS = 300
+# A PartiQL statement may have 8,192 characters; the verb, the table's name and its key need the rest.
+MAX_CONDITION_CHARACTERS = 6000
+
+KEY_TYPES = {"S": "text (S)", "N": "a number (N)", "B": "binary (B)"}
+_ALIAS = re.compile(r"[#:][A-Za-z0-9_]+")
+
+
+def parse_where(text: str) -> Node:
+    """The tree of a filter in SQL syntax. Raises BadFilter."""
+    from bulkexec.where_sql import parse  # brings sqlglot, a tenth of a second that most runs can do without
+
+    return parse(text)
+
+
+def compile_filter(node: Node, table_keys: tuple[KeyAttribute, ...] = ()) -> Expression:
+    """A FilterExpression or ConditionExpression.
+
+    Raises BadFilter where a key attribute meets a literal of another type (nothing could ever match, and DynamoDB
+    would not say so) and where the expression is over DynamoDB's limits of 4 KB and 300 operators.
+    """
+    _check_keys(node, table_keys)
+    return _expression(node, ("n", "v"))
+
+
+def compile_key_condition(node: Node) -> Expression:
+    """A KeyConditionExpression, from the first part of `split_key`. Its aliases differ from any filter's."""
+    return _expression(node, ("k", "k"))
+
+
+def compile_statement(node: Node, table_keys: tuple[KeyAttribute, ...] = ()) -> Statement | None:
+    """The same condition in PartiQL, or None where PartiQL is not known to say the same.
+
+    None for comparisons of two attributes (undocumented), for conditions on key attributes (next to the key's own
+    equality the service may take them for a second key condition), and when the text is too long.
+    """
+    if mentions(node, table_keys) or any(
+        isinstance(leaf, Comparison) and len(paths(leaf)) > 1 for leaf in leaves(node)
+    ):
+        return None
+    writer = StatementWriter()
+    text = writer.node(node)
+    if isinstance(node, Or):
+        text = f"({text})"
+    return Statement(text, tuple(writer.parameters)) if len(text) <= MAX_CONDITION_CHARACTERS else None
+
+
+def split_key(node: Node, keys: tuple[KeyAttribute, ...]) -> tuple[Node | None, Node | None]:
+    """(key condition, rest) when the filter pins the partition key, so that a Query will do; otherwise (None, node).
+
+    The rest becomes the Query's FilterExpression, which may not mention key attributes.
+    Raises BadFilter like `compile_filter`.
+    """
+    _check_keys(node, keys)
+    terms = node.terms if isinstance(node, And) else (node,)
+    pinned = [term for term in terms if _pins(term, keys[0])]
+    ranges = [term for term in terms if keys[1:] and _ranges(term, keys[1])]
+    rest = [term for term in terms if term not in pinned and term not in ranges]
+    ranges = _joined(ranges)
+    if len(pinned) != 1 or len(ranges) > 1 or any(mentions(term, keys) for term in rest):
+        return None, node
+    return _and([*pinned, *ranges]), _and(rest)
+
+
+def guard_of(node: Node, keys: tuple[KeyAttribute, ...]) -> Node | None:
+    """What of the filter can have changed since an item was read: all but top-level terms on key attributes alone."""
+    names = {key.name for key in keys}
+    terms = node.terms if isinstance(node, And) else (node,)
+    return _and([term for term in terms if any(p.parts[0] not in names for leaf in leaves(term) for p in paths(leaf))])
+
+
+def notes(node: Node) -> tuple[str, ...]:
+    """What may surprise the writer of the filter, as sentences for the plan."""
+    found = []
+    for leaf in leaves(node):
+        if isinstance(leaf, Comparison) and len(paths(leaf)) > 1:
+            left, right = paths(leaf)
+            found.append(f"compares the attributes {left} and {right}; text would stand in single quotes")
+        if isinstance(leaf, Comparison) and leaf.operator == "<>":
+            found.append(f"<> also matches items without {paths(leaf)[0]}")
+    return tuple(dict.fromkeys(found))
+
+
+def from_raw(expression: str, names: str | None = None, values: str | None = None) -> Expression:
+    """An expression in DynamoDB's own syntax, with its names and values as JSON objects. Raises BadFilter."""
+    if not expression.strip():
+        raise BadFilter("--filter-expression is empty", fix="leave the option out, or write a condition")
+    known_names = _json_object(names, "--expression-names")
+    known_values = _json_object(values, "--expression-values")
+    for alias, name in known_names.items():
+        if not isinstance(name, str) or not name:
+            raise BadFilter(f"--expression-names gives {alias} no attribute name", fix='{"#s": "status"}')
+    for alias, value in known_values.items():
+        _check_typed(value, alias)
+    _check_used(expression, "#", known_names, "--expression-names")
+    _check_used(expression, ":", known_values, "--expression-values")
+    _check_length(expression)
+    return Expression(expression.strip(), known_names, known_values)
+
+
+def merge(a: Expression, b: Expression) -> Expression:
+    """Both conditions at once, under new aliases."""
+    aliases = Aliases()
+    texts = [_enclosed(_realiased(expression, aliases)) for expression in (a, b)]
+    return aliases.expression(" AND ".join(texts))
+
+
+def project(names: Iterable[str], start: Expression | None = None) -> Expression:
+    """A ProjectionExpression of top-level attributes, each once; `start` is the filter sent in the same request.
+
+    Names that the filter has aliased keep its alias; the others get new ones that the filter does not use.
+    """
+    alias_of = {name: alias for alias, name in (start.names if start else {}).items()}
+    unused = (f"#p{number}" for number in count() if not (start and f"#p{number}" in start.names))
+    wanted = {alias_of.get(name) or next(unused): name for name in dict.fromkeys(names)}
+    return Expression(", ".join(wanted), wanted)
+
+
+def _expression(node: Node, prefix: tuple[str, str]) -> Expression:
+    aliases = Aliases(prefix)
+    text = ExpressionWriter(aliases).node(node)
+    if operators(node) > MAX_OPERATORS:
+        raise BadFilter(
+            f"the filter has {operators(node)} operators and functions, DynamoDB takes {MAX_OPERATORS}",
+            fix="put many values of one attribute into IN (...), or run several filters one after the other",
+        )
+    _check_length(text)
+    return aliases.expression(text)
+
+
+def _check_length(text: str) -> None:
+    if len(text.encode()) > MAX_EXPRESSION_BYTES:
+        raise BadFilter(
+            f"the filter makes an expression of {len(text.encode()):,} bytes, DynamoDB takes {MAX_EXPRESSION_BYTES:,}",
+            fix="use fewer conditions, or run several filters one after the other",
+        )
+
+
+def _and(terms: list[Node]) -> Node | None:
+    if not terms:
+        return None
+    return terms[0] if len(terms) == 1 else And(tuple(terms))
+
+
+def _pins(term: Node, key: KeyAttribute) -> bool:
+    """Whether the term fixes the partition key. DynamoDB refuses an empty key in a key condition."""
+    match term:
+        case Comparison(Path((key.name,)), "=", Value(text=text)):
+            return bool(text)
+    return False
+
+
+def _ranges(term: Node, key: KeyAttribute) -> bool:
+    """Whether the term is one that a key condition may have on its sort key."""
+    match term:
+        case Comparison(Path((key.name,)), operator, Value(text=text)):
+            return bool(text) and operator != "<>"
+        case Between(Path((key.name,)), Value(text=low), Value(text=high)):
+            return bool(low and high)
+        case BeginsWith(Path((key.name,)), Value(text=prefix)):
+            return bool(prefix)
+    return False
+
+
+def _joined(ranges: list[Node]) -> list[Node]:
+    """`sk >= a AND sk <= b` is one BETWEEN, the only way to give a key condition both ends."""
+    match sorted(ranges, key=lambda term: getattr(term, "operator", ""), reverse=True):
+        case [Comparison(path, ">=", Value() as low), Comparison(Path(), "<=", Value() as high)] if (
+            low.order <= high.order
+        ):
+            assert isinstance(path, Path)
+            return [Between(path, low, high)]
+    return ranges
+
+
+def _check_keys(node: Node, keys: tuple[KeyAttribute, ...]) -> None:
+    """Refuses a literal that a key attribute can never equal: a table's keys have one type each."""
+    types: dict[str | int, str] = {key.name: key.type for key in keys}
+    for leaf in leaves(node):
+        name = paths(leaf)[0].parts[0]
+        values = _literals(leaf)
+        if len(paths(leaf)[0].parts) > 1 or name not in types:
+            continue
+        if types[name] == "N" and isinstance(leaf, BeginsWith | Contains):
+            raise BadFilter(
+                f"the key {name} is a number (N), and a number has no beginning or part to look for",
+                fix=f"compare it, as in {name} BETWEEN 100 AND 199",
+            )
+        for value in values:
+            if value.kind != types[name]:
+                raise _wrong_type(str(name), types[name], value)
+
+
+def _literals(leaf: Leaf) -> tuple[Value, ...]:
+    """The literals a condition holds its attribute itself (not its size) against."""
+    match leaf:
+        case Comparison(Path(), _, Value() as right):
+            return (right,)
+        case Between(Path(), low, high):
+            return (low, high)
+        case In(Path(), options):
+            return options
+        case BeginsWith(_, value) | Contains(_, value):
+            return (value,)
+    return ()
+
+
+def _wrong_type(name: str, key_type: str, value: Value) -> BadFilter:
+    raw = value.text.encode() if value.kind in ("S", "N") else b""
+    number = value.text if value.kind == "S" and is_number(value.text) else "42"
+    written = {"S": str(Value("S", value.text)), "N": number, "B": f"X'{raw.hex().upper()}'"}[key_type]
+    return BadFilter(
+        f"the key {name} is {KEY_TYPES[key_type]}, so it can never match {value}",
+        why="values of different types are never equal, and a key has one type in all items",
+        fix=f"write {written}" + (", the bytes in hexadecimal" if key_type == "B" else ""),
+    )
+
+
+def _enclosed(text: str) -> str:
+    """In parentheses, unless it is already: DynamoDB refuses redundant ones."""
+    depth, closes = 0, []
+    for position, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if character == ")" and depth == 0:
+            closes.append(position)
+    return text if text.startswith("(") and closes[:1] == [len(text) - 1] else f"({text})"
+
+
+def _realiased(expression: Expression, aliases: Aliases) -> str:
+    def new(match: re.Match[str]) -> str:
+        alias = match.group()
+        if alias in expression.names:
+            return aliases.name(expression.names[alias])
+        return aliases.value(expression.values[alias])
+
+    return _ALIAS.sub(new, expression.text)
+
+
+def _json_object(text: str | None, option: str) -> dict[str, Any]:
+    if text is None or not text.strip():
+        return {}
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadFilter(f"{option} is not JSON: {error.msg} at position {error.pos + 1}") from error
+    if not isinstance(found, dict):
+        raise BadFilter(
+            f"{option} is not a JSON object", fix='{"#s": "status"} for names, {":v": {"S": "x"}} for values'
+        )
+    return found
+
+
+def _check_used(expression: str, sign: str, known: dict[str, Any], option: str) -> None:
+    used = {alias for alias in _ALIAS.findall(expression) if alias.startswith(sign)}
+    for alias in sorted(used - known.keys()):
+        raise BadFilter(f"--filter-expression uses {alias}, which {option} does not define", fix=f"add it to {option}")
+    for alias in sorted(known.keys() - used):
+        raise BadFilter(
+            f"{option} defines {alias}, which --filter-expression does not use", fix=f"remove it from {option}"
+        )
+
+
+def _check_typed(value: Any, alias: str) -> None:
+    """Refuses what is not DynamoDB-typed JSON, at any depth."""
+    match value:
+        case {"S": str()} | {"BOOL": bool()} | {"NULL": True} if len(value) == 1:
+            return
+        case {"N": str(text)} if len(value) == 1 and is_number(text):
+            return
+        case {"B": str(text)} if len(value) == 1 and _is_base64(text):
+            return
+        case {"SS": list(members)} | {"NS": list(members)} | {"BS": list(members)} if len(value) == 1 and members:
+            kind = next(iter(value))[0]
+            typed = [{kind: member} for member in members]
+        case {"L": list(typed)} if len(value) == 1:
+            pass
+        case {"M": dict(members)} if len(value) == 1:
+            typed = list(members.values())
+        case _:
+            raise _untyped(value, alias)
+    for member in typed:
+        _check_typed(member, alias)
+
+
+def _untyped(value: Any, alias: str) -> BadFilter:
+    shown = json.dumps(value, ensure_ascii=False)
+    return BadFilter(
+        f"--expression-values: {alias} has {shown}, which is not a typed value",
+        fix='write {"S": "text"}, {"N": "42"}, {"B": "base64"}, {"BOOL": true}, {"NULL": true}, a set, a list or a map',
+    )
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return False
+    return True
