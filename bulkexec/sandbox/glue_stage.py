@@ -1,6 +1,7 @@
 """Lays out a directory for a job run: the script, its modules, Spark's settings, the environment."""
 
 import os
+import shlex
 import sys
 import zipfile
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ SITE = """\
 \"\"\"Runs at the start of every Python of this job run: driver, Spark's worker daemon and its workers.\"\"\"
 
 import os
+import shlex
 import sys
 
 # On Python 3.11 each Spark task drops all import caches, and then archives on sys.path are read again: 80 ms a task.
@@ -114,14 +116,13 @@ def stage(
 ) -> "Layout":
     """Downloads everything a run needs. Raises LaunchError when something is missing."""
     layout = Layout(directory)
-    for part in (layout.library, layout.site, layout.configuration, directory / "tmp"):
+    for part in (layout.library, layout.site, directory / "tmp"):
         part.mkdir(parents=True)
     layout.script = _download(clients, script, directory)
     for entry in _modules(arguments):
         layout.add_module(entry, clients)
     (layout.site / "sitecustomize.py").write_text(SITE)
-    (layout.configuration / "spark-defaults.conf").write_text(_spark_settings(options, directory))
-    (layout.configuration / "log4j2.properties").write_text(LOGGING)
+    layout.logging.write_text(LOGGING)
     return layout
 
 
@@ -149,7 +150,7 @@ class Layout:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.library, self.site, self.configuration = directory / "lib", directory / "site", directory / "conf"
+        self.library, self.site, self.logging = directory / "lib", directory / "site", directory / "log4j2.properties"
         self.script = directory
         self.archives: list[Path] = []
         self.requirements: list[str] = []
@@ -203,11 +204,33 @@ class Layout:
             "JAVA_HOME": str(java),
             "PYSPARK_PYTHON": options.python_executable,
             "PYTHONPATH": os.pathsep.join(map(str, path)),
-            "SPARK_CONF_DIR": str(self.configuration),
+            "PYSPARK_SUBMIT_ARGS": shlex.join(self._submit_arguments(options)),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1",
             "TMPDIR": str(self.directory / "tmp"),
         }
+
+    def _submit_arguments(self, options: SandboxOptions) -> list[str]:
+        # Not by a spark-defaults.conf: its directory on the class path would make the JVM refuse the class archive.
+        temporary = self.directory / "tmp"
+        settings = {
+            "spark.master": options.spark_master,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.memory": DRIVER_MEMORY,
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.warehouse.dir": str(self.directory / "warehouse"),
+            "spark.driver.extraJavaOptions": shlex.join(
+                [
+                    f"-Djava.io.tmpdir={temporary}",
+                    f"-Dlog4j2.configurationFile={self.logging}",
+                    *glue_archive.java_options(),
+                ]
+            ),
+        }
+        pairs = (("--conf", f"{name}={value}") for name, value in settings.items())
+        return [*(word for pair in pairs for word in pair), "pyspark-shell"]
 
     def _sandbox_environment(self) -> dict[str, str]:
         return {
@@ -246,24 +269,6 @@ def role_credentials(clients: Clients, role: str, account: str, run_id: str, pol
         "AWS_SECRET_ACCESS_KEY": given["SecretAccessKey"],
         "AWS_SESSION_TOKEN": given["SessionToken"],
     }
-
-
-def _spark_settings(options: SandboxOptions, directory: Path) -> str:
-    temporary = directory / "tmp"
-    settings = {
-        "spark.master": options.spark_master,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": DRIVER_MEMORY,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": str(temporary),
-        "spark.sql.warehouse.dir": str(directory / "warehouse"),
-        "spark.driver.extraJavaOptions": " ".join(
-            [f"-Djava.io.tmpdir={temporary}", f"-Dderby.system.home={temporary}", *glue_archive.java_options()]
-        ),
-    }
-    return "".join(f"{name} {value}\n" for name, value in settings.items())
 
 
 if sys.platform == "win32":  # pragma: no cover - sessions and signals are POSIX
