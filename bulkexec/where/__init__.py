@@ -14,25 +14,24 @@ from typing import Any
 
 from bulkexec.errors import BadFilter
 from bulkexec.model import Expression, KeyAttribute, Statement
-from bulkexec.where_render import (
-    Aliases,
+from bulkexec.where.keys import check_keys, guard_of, split_key
+from bulkexec.where.notes import notes
+from bulkexec.where.render import Aliases, ExpressionWriter, StatementWriter
+from bulkexec.where.tree import (
     And,
     AttributeType,
     BeginsWith,
     Between,
     Comparison,
     Contains,
-    ExpressionWriter,
     In,
     IsMissing,
     IsNull,
-    Leaf,
     Node,
     Not,
     Or,
     Path,
     Size,
-    StatementWriter,
     Value,
     is_number,
     leaves,
@@ -75,13 +74,12 @@ MAX_OPERATORS = 300
 # A PartiQL statement may have 8,192 characters; the verb, the table's name and its key need the rest.
 MAX_CONDITION_CHARACTERS = 6000
 
-KEY_TYPES = {"S": "text (S)", "N": "a number (N)", "B": "binary (B)"}
 _ALIAS = re.compile(r"[#:][A-Za-z0-9_]+")
 
 
 def parse_where(text: str) -> Node:
     """The tree of a filter in SQL syntax. Raises BadFilter."""
-    from bulkexec.where_sql import parse  # brings sqlglot, a tenth of a second that most runs can do without
+    from bulkexec.where.sql import parse  # brings sqlglot, a tenth of a second that most runs can do without
 
     return parse(text)
 
@@ -92,7 +90,7 @@ def compile_filter(node: Node, table_keys: tuple[KeyAttribute, ...] = ()) -> Exp
     Raises BadFilter where a key attribute meets a literal of another type (nothing could ever match, and DynamoDB
     would not say so) and where the expression is over DynamoDB's limits of 4 KB and 300 operators.
     """
-    _check_keys(node, table_keys)
+    check_keys(node, table_keys)
     return _expression(node, ("n", "v"))
 
 
@@ -116,42 +114,6 @@ def compile_statement(node: Node, table_keys: tuple[KeyAttribute, ...] = ()) -> 
     if isinstance(node, Or):
         text = f"({text})"
     return Statement(text, tuple(writer.parameters)) if len(text) <= MAX_CONDITION_CHARACTERS else None
-
-
-def split_key(node: Node, keys: tuple[KeyAttribute, ...]) -> tuple[Node | None, Node | None]:
-    """(key condition, rest) when the filter pins the partition key, so that a Query will do; otherwise (None, node).
-
-    The rest becomes the Query's FilterExpression, which may not mention key attributes.
-    Raises BadFilter like `compile_filter`.
-    """
-    _check_keys(node, keys)
-    terms = node.terms if isinstance(node, And) else (node,)
-    pinned = [term for term in terms if _pins(term, keys[0])]
-    ranges = [term for term in terms if keys[1:] and _ranges(term, keys[1])]
-    rest = [term for term in terms if term not in pinned and term not in ranges]
-    ranges = _joined(ranges)
-    if len(pinned) != 1 or len(ranges) > 1 or any(mentions(term, keys) for term in rest):
-        return None, node
-    return _and([*pinned, *ranges]), _and(rest)
-
-
-def guard_of(node: Node, keys: tuple[KeyAttribute, ...]) -> Node | None:
-    """What of the filter can have changed since an item was read: all but top-level terms on key attributes alone."""
-    names = {key.name for key in keys}
-    terms = node.terms if isinstance(node, And) else (node,)
-    return _and([term for term in terms if any(p.parts[0] not in names for leaf in leaves(term) for p in paths(leaf))])
-
-
-def notes(node: Node) -> tuple[str, ...]:
-    """What may surprise the writer of the filter, as sentences for the plan."""
-    found = []
-    for leaf in leaves(node):
-        if isinstance(leaf, Comparison) and len(paths(leaf)) > 1:
-            left, right = paths(leaf)
-            found.append(f"compares the attributes {left} and {right}; text would stand in single quotes")
-        if isinstance(leaf, Comparison) and leaf.operator == "<>":
-            found.append(f"<> also matches items without {paths(leaf)[0]}")
-    return tuple(dict.fromkeys(found))
 
 
 def from_raw(expression: str, names: str | None = None, values: str | None = None) -> Expression:
@@ -207,86 +169,6 @@ def _check_length(text: str) -> None:
             f"the filter makes an expression of {len(text.encode()):,} bytes, DynamoDB takes {MAX_EXPRESSION_BYTES:,}",
             fix="use fewer conditions, or run several filters one after the other",
         )
-
-
-def _and(terms: list[Node]) -> Node | None:
-    if not terms:
-        return None
-    return terms[0] if len(terms) == 1 else And(tuple(terms))
-
-
-def _pins(term: Node, key: KeyAttribute) -> bool:
-    """Whether the term fixes the partition key. DynamoDB refuses an empty key in a key condition."""
-    match term:
-        case Comparison(Path((key.name,)), "=", Value(text=text)):
-            return bool(text)
-    return False
-
-
-def _ranges(term: Node, key: KeyAttribute) -> bool:
-    """Whether the term is one that a key condition may have on its sort key."""
-    match term:
-        case Comparison(Path((key.name,)), operator, Value(text=text)):
-            return bool(text) and operator != "<>"
-        case Between(Path((key.name,)), Value(text=low), Value(text=high)):
-            return bool(low and high)
-        case BeginsWith(Path((key.name,)), Value(text=prefix)):
-            return bool(prefix)
-    return False
-
-
-def _joined(ranges: list[Node]) -> list[Node]:
-    """`sk >= a AND sk <= b` is one BETWEEN, the only way to give a key condition both ends."""
-    match sorted(ranges, key=lambda term: getattr(term, "operator", ""), reverse=True):
-        case [Comparison(path, ">=", Value() as low), Comparison(Path(), "<=", Value() as high)] if (
-            low.order <= high.order
-        ):
-            assert isinstance(path, Path)
-            return [Between(path, low, high)]
-    return ranges
-
-
-def _check_keys(node: Node, keys: tuple[KeyAttribute, ...]) -> None:
-    """Refuses a literal that a key attribute can never equal: a table's keys have one type each."""
-    types: dict[str | int, str] = {key.name: key.type for key in keys}
-    for leaf in leaves(node):
-        name = paths(leaf)[0].parts[0]
-        values = _literals(leaf)
-        if len(paths(leaf)[0].parts) > 1 or name not in types:
-            continue
-        if types[name] == "N" and isinstance(leaf, BeginsWith | Contains):
-            raise BadFilter(
-                f"the key {name} is a number (N), and a number has no beginning or part to look for",
-                fix=f"compare it, as in {name} BETWEEN 100 AND 199",
-            )
-        for value in values:
-            if value.kind != types[name]:
-                raise _wrong_type(str(name), types[name], value)
-
-
-def _literals(leaf: Leaf) -> tuple[Value, ...]:
-    """The literals a condition holds its attribute itself (not its size) against."""
-    match leaf:
-        case Comparison(Path(), _, Value() as right):
-            return (right,)
-        case Between(Path(), low, high):
-            return (low, high)
-        case In(Path(), options):
-            return options
-        case BeginsWith(_, value) | Contains(_, value):
-            return (value,)
-    return ()
-
-
-def _wrong_type(name: str, key_type: str, value: Value) -> BadFilter:
-    raw = value.text.encode() if value.kind in ("S", "N") else b""
-    number = value.text if value.kind == "S" and is_number(value.text) else "42"
-    written = {"S": str(Value("S", value.text)), "N": number, "B": f"X'{raw.hex().upper()}'"}[key_type]
-    return BadFilter(
-        f"the key {name} is {KEY_TYPES[key_type]}, so it can never match {value}",
-        why="values of different types are never equal, and a key has one type in all items",
-        fix=f"write {written}" + (", the bytes in hexadecimal" if key_type == "B" else ""),
-    )
 
 
 def _enclosed(text: str) -> str:

@@ -11,7 +11,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
 from bulkexec.errors import BadFilter
-from bulkexec.where_render import Value, is_number, quoted
+from bulkexec.where.tree import Value, is_number, quoted
 
 FUNCTIONS = {
     "attribute_exists": "attribute_exists(path)",
@@ -24,36 +24,45 @@ FUNCTIONS = {
 MAX_NESTING = 32  # of documents (a limit of DynamoDB); parentheses and NOT are held to the same
 MAX_TOKENS = 5000  # far more than 4 KB of expression can hold
 
-_LIKE_FORMS = "write begins_with(path, 'x') or contains(path, 'x'), which take every character as it is"
 _QUOTES = "'\"\u00ab\u00bb\u00b4\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f"  # straight and typographic
-_CASES = "DynamoDB compares text exactly as it is stored"
+_AS_STORED = "and DynamoDB compares text exactly as it is stored"
+_ONE_ITEM = "and a filter sees one item at a time"
 _NO_FUNCTION = {
-    **dict.fromkeys(
-        ("count", "sum", "avg", "min", "max"), "is an aggregate over many items, and a filter sees one at a time"
-    ),
-    **dict.fromkeys(
-        ("cast", "try_cast", "convert"), "changes types, and DynamoDB compares values in the type they are stored in"
-    ),
-    **dict.fromkeys(("exists", "any", "all", "some"), "needs a subquery, and a filter sees one item at a time"),
-    **dict.fromkeys(("lower", "upper", "trim"), f"changes text, and {_CASES}"),
+    **dict.fromkeys(("count", "sum", "avg", "min", "max"), f"is an aggregate over many items, {_ONE_ITEM}"),
+    **dict.fromkeys(("cast", "try_cast", "convert"), "changes types, and DynamoDB compares values as they are stored"),
+    **dict.fromkeys(("exists", "any", "all", "some"), f"takes a subquery, {_ONE_ITEM}"),
+    **dict.fromkeys(("lower", "upper", "trim"), f"changes text, {_AS_STORED}"),
 }
 _ALSO_CALLED = {
-    "length": "size",
-    "len": "size",
-    "starts_with": "begins_with",
-    "startswith": "begins_with",
+    **dict.fromkeys(("length", "len", "char_length", "cardinality"), "size"),
+    **dict.fromkeys(("starts_with", "startswith"), "begins_with"),
     "exists": "attribute_exists",
 }
+_AS_IT_IS = "begins_with(path, 'x') and contains(path, 'x') take every character as it is"
 _NO_OPERATOR = {
-    **dict.fromkeys(("ILIKE",), f"ILIKE ignores case, and {_CASES}"),
-    **dict.fromkeys(("RLIKE", "REGEXP", "SIMILAR", "GLOB", "~"), "DynamoDB has no regular expressions"),
-    **dict.fromkeys(("ESCAPE",), "LIKE with ESCAPE cannot be pushed down"),
+    "ILIKE": (f"ILIKE ignores case, {_AS_STORED}", _AS_IT_IS),
+    "ESCAPE": ("LIKE 'x%' and LIKE '%x%' can be pushed down, ESCAPE cannot", _AS_IT_IS),
     **dict.fromkeys(
-        ("+", "-", "*", "/", "%", "||", "&", "|", "^", "DIV", "MOD"), "DynamoDB does no arithmetic in filters"
+        ("RLIKE", "REGEXP", "SIMILAR", "SIMILAR TO", "GLOB", "~", "!~", "~*"),
+        ("DynamoDB has no regular expressions", _AS_IT_IS),
     ),
-    **dict.fromkeys(("?", ":", "#", "@"), "placeholders belong to --filter-expression"),
-    **dict.fromkeys(("`",), "names with other than letters, digits and _ stand in double quotes"),
-    **dict.fromkeys((";",), "--where takes one condition, not several statements"),
+    **dict.fromkeys(
+        ("+", "-", "*", "/", "%", "||", "&", "|", "^", "DIV", "MOD"),
+        ("DynamoDB does no arithmetic in filters", "work the value out beforehand and compare with the result"),
+    ),
+    **dict.fromkeys(
+        ("?", ":", "#", "@"), ("placeholders belong to --filter-expression", "write the name or value itself")
+    ),
+    **dict.fromkeys(("->", "->>"), ("nested attributes are not reached with arrows", "write map.name or list[0]")),
+    "::": ("DynamoDB changes no types", "compare with a literal of the type that is stored"),
+    "`": (
+        "backquotes are not taken",
+        'a name with other than letters, digits and _ stands in double quotes: "my-name"',
+    ),
+    ";": (
+        "--where takes one condition, not several statements",
+        "leave the semicolon out; join conditions with AND or OR",
+    ),
 }
 _NO_STATEMENT = {
     **dict.fromkeys(("SELECT", "WITH"), "a filter sees one item at a time, so there is nothing to select from"),
@@ -199,19 +208,18 @@ class Preparation:
     def _name(self, token: Token) -> None:
         following = self._ahead()
         word = token.text.upper()
-        starts = following is None or (_is_word(following) and following.text.upper() not in (*_INFIX, "NOT"))
+        starts = _is_word(following) and following is not None and following.text.upper() not in (*_INFIX, "NOT")
         literal = following is not None and following.token_type in (*_LITERALS, TokenType.STAR)
         if word in _NO_STATEMENT and (starts or literal):
             raise self._refuse(token, _NO_STATEMENT[word], fix="give only the condition that would follow WHERE")
         if word == "WHERE" and starts:
             raise self._refuse(token, "--where already says WHERE", fix="give only the condition that follows it")
         if any(character in _QUOTES for character in token.text):
+            raise self._no_operator(token)
+        adjacent = following is not None and following.start == token.end + 1
+        if literal and (adjacent or word in ("DATE", "TIME", "TIMESTAMP", "DATETIME")):
             raise self._refuse(
-                token, f"{token.text} has typographic quotes", fix="text stands in straight single quotes: 'x'"
-            )
-        if following is not None and following.token_type == TokenType.STRING and following.start == token.end + 1:
-            raise self._refuse(
-                token, f"there are no {token.text}'…' literals", fix="write 'text', 42, X'00FF', TRUE, FALSE or NULL"
+                token, f"there are no {token.text} '…' literals", fix="write 'text', 42, X'00FF', TRUE, FALSE or NULL"
             )
         self._emit(token, TokenType.IDENTIFIER)
 
@@ -220,11 +228,11 @@ class Preparation:
         if name in FUNCTIONS:
             self._emit(token, TokenType.IDENTIFIER, f"function {name}")
             return
-        close = difflib.get_close_matches(name, FUNCTIONS, n=1)
-        guess = _ALSO_CALLED.get(name) or (close[0] if close else "")
         reason = _NO_FUNCTION.get(name, "is not a function of DynamoDB")
         if name.startswith("regexp"):
             reason = "is about regular expressions, which DynamoDB has not"
+        close = [] if name in _NO_FUNCTION else difflib.get_close_matches(name, FUNCTIONS, n=1)
+        guess = _ALSO_CALLED.get(name) or (close[0] if close else "")
         fix = f"did you mean {FUNCTIONS[guess]}?" if guess else f"there are {', '.join(FUNCTIONS)}"
         raise self._refuse(token, f"{token.text}() {reason}", fix=fix)
 
@@ -258,9 +266,8 @@ class Preparation:
     def _number(self, token: Token, sign: str) -> None:
         following = self._ahead()
         if self._after(TokenType.DOT):
-            indexed = len(self.done) > 1 and self.done[-2][0].token_type in _OPERAND_ENDS
             raise self._refuse(
-                token, f".{token.text} is not understood", fix="write list[0]" if indexed else f"write 0.{token.text}"
+                token, f".{token.text} is not understood", fix=f"write list[{token.text}] for an element"
             )
         if following is not None and following.start == token.end + 1 and _is_word(following):
             raise self._refuse(
@@ -280,7 +287,7 @@ class Preparation:
         if not token.text:
             raise self._refuse(token, "a name in double quotes is empty", fix="text stands in single quotes: ''")
         right = self.done[-1][1].text.upper() in (*_COMPARISONS, "LIKE") if self.done else False
-        if right and not nested and self.done[-2][1].token_type != TokenType.IDENTIFIER:
+        if right and not nested and self.done[-2][1].token_type not in (*_LITERALS, TokenType.IDENTIFIER):
             raise self._refuse(
                 token,
                 f"double quotes make {quoted(token.text)} an attribute's name",
@@ -321,9 +328,14 @@ class Preparation:
         elif token.token_type == TokenType.R_PAREN:
             if not self.open:
                 raise self._refuse(token, "a parenthesis is closed and was not opened")
+            if self._after(TokenType.COMMA):
+                raise self._refuse(token, "nothing follows the comma")
             self.open.pop()
         elif token.token_type == TokenType.L_BRACKET:
             self._index(token)
+        following = self._ahead()
+        if token.text == "." and not self._after_operand() and following and following.token_type == TokenType.NUMBER:
+            raise self._refuse(token, f".{following.text} is not understood", fix=f"write 0.{following.text}")
         if token.text in ".,]" and not self._after_operand():
             raise self._refuse(token, f"nothing to the left of {token.text}")
         self._emit(token)
@@ -346,18 +358,12 @@ class Preparation:
 
     def _no_operator(self, token: Token) -> BadFilter:
         following = self._ahead()
-        why = _NO_OPERATOR.get(token.text.upper(), "")
-        if why:
-            fix = (
-                _LIKE_FORMS
-                if token.text.upper() in ("ILIKE", "RLIKE", "REGEXP", "SIMILAR", "GLOB", "~", "ESCAPE")
-                else ""
-            )
-            if token.text == "-" and _is_word(following):
-                fix = 'a name with a dash stands in double quotes: "my-name"'
-            return self._refuse(token, f"{token.text} cannot be pushed down", why=why, fix=fix)
-        return self._refuse(
-            token,
-            f"{token.text} is not expected here",
-            fix="conditions are joined with AND or OR; text stands in single quotes",
+        if any(character in _QUOTES for character in token.text) and token.token_type not in _LITERALS:
+            return self._refuse(token, f"{token.text} has typographic quotes", fix="text stands in straight ones: 'x'")
+        what, fix = _NO_OPERATOR.get(
+            token.text.upper(),
+            (f"{self.text[token.start : token.end + 1]} is not expected here", "conditions are joined with AND or OR"),
         )
+        if token.text == "-" and _is_word(following):
+            fix = 'a name with a dash stands in double quotes: "my-name"'
+        return self._refuse(token, what, fix=fix)

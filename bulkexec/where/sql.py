@@ -1,4 +1,4 @@
-"""SQL text to the expression tree. Only this and `where_tokens` know sqlglot, which splits and nests the text."""
+"""SQL text to the expression tree. Only this and `where.tokens` know sqlglot, which splits and nests the text."""
 
 import base64
 from typing import NoReturn
@@ -9,7 +9,8 @@ from sqlglot.parser import Parser
 from sqlglot.tokens import Token
 
 from bulkexec.errors import BadFilter
-from bulkexec.where_render import (
+from bulkexec.where.tokens import FUNCTIONS, MAX_NESTING, Preparation, refusal
+from bulkexec.where.tree import (
     And,
     AttributeType,
     BeginsWith,
@@ -28,7 +29,6 @@ from bulkexec.where_render import (
     Size,
     Value,
 )
-from bulkexec.where_tokens import FUNCTIONS, MAX_NESTING, Preparation, refusal
 
 TYPES = ("S", "SS", "N", "NS", "B", "BS", "BOOL", "NULL", "L", "M")
 MAX_OPTIONS = 100  # operands of IN
@@ -53,10 +53,10 @@ def parse(text: str) -> Node:
 
 def _unreadable(text: str, tokens: list[Token], error: ParseError) -> BadFilter:
     found = error.errors[0]
+    between = "Between" in found["description"]
+    fix = "write BETWEEN 1 AND 9" if between else "see docs/filters.md"
     at = [token.start for token in tokens if (token.line, token.col) == (found["line"], found["col"])]
-    return refusal(
-        text, at[0] if at else 0, f"cannot make sense of {found['highlight'] or 'the end'}", fix="see docs/filters.md"
-    )
+    return refusal(text, at[0] if at else 0, f"cannot make sense of {found['highlight'] or 'the end'}", fix=fix)
 
 
 def _node(tree: exp.Expression) -> Node:  # noqa: PLR0911 - one return a kind of node
@@ -132,11 +132,24 @@ def _value(tree: exp.Expression) -> Value | None:
 def _path(tree: exp.Expression, user: str) -> Path:
     parts = _parts(tree)
     if parts is None:
-        what = f"{_called(tree)}()" if isinstance(tree, exp.Anonymous) else str(_value(tree) or "something else")
-        raise BadFilter(f"--where: {user} takes an attribute, not {what}", fix="write name, map.name or list[0]")
+        raise BadFilter(
+            f"--where: {user} takes an attribute, not {_shown(tree)}", fix="write name, map.name or list[0]"
+        )
     if len(parts) > MAX_NESTING:
         raise BadFilter(f"--where: {Path(parts)} goes {len(parts)} levels deep, DynamoDB's documents go {MAX_NESTING}")
     return Path(parts)
+
+
+def _shown(tree: exp.Expression) -> str:
+    """What stands where it may not, in words."""
+    match tree:
+        case exp.Anonymous():
+            return f"{_called(tree)}()"
+        case exp.Tuple():
+            return "a list in parentheses"
+        case exp.Condition() if _value(tree) is None and _parts(tree) is None:
+            return "another condition"
+    return str(_value(tree) or Path(_parts(tree) or ()))
 
 
 def _parts(tree: exp.Expression) -> tuple[str | int, ...] | None:
@@ -195,9 +208,8 @@ def _subject(tree: exp.Expression) -> Path | Size:
 def _literal(tree: exp.Expression, user: str) -> Value:
     value = _value(tree)
     if value is None:
-        what = Path(_parts(tree) or ("an expression",))
         raise BadFilter(
-            f"--where: {user} takes literals, not {what}",
+            f"--where: {user} takes literals, not {_shown(tree)}",
             fix="text stands in single quotes; compare attributes with = < <= > >=",
         )
     return value
