@@ -208,7 +208,7 @@ class _Run:
             limits = (options.read_rate, table.read_capacity, table.max_read_request_units)
         else:
             limits = (options.write_rate, table.write_capacity, table.max_write_request_units)
-        return min((limit for limit in limits if limit > 0), default=None)
+        return min((limit for limit in limits if limit is not None and limit > 0), default=None)
 
     @property
     def usd(self) -> tuple[float, float] | None:

@@ -230,7 +230,6 @@ class SegmentRecord:
     done: bool = False
     files: tuple[DataFile, ...] = ()
     failures: tuple[Failure, ...] = ()
-    preview: tuple[str, ...] = ()
 
     @property
     def started(self) -> bool:
@@ -254,10 +253,13 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Options:
-    """How to run, whatever the command. Rates are units a second, 0 is "no limit of ours"."""
+    """How to run, whatever the command. Rates are units a second for each process, None is "no limit of ours".
 
-    read_rate: float = 0
-    write_rate: float = 0
+    `results` is where rows go: the folder of one export (`s3://bucket/prefix/AWSDynamoDB/<id>`), or empty.
+    """
+
+    read_rate: float | None = None
+    write_rate: float | None = None
     max_items: int | None = None
     dry_run: bool = False
     results: str = ""
@@ -290,9 +292,12 @@ class Plan:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of what must not change between a run and its continuation: command, arguments, table, filter."""
+        """Hash of what must not change between a run and its continuation.
+
+        That is command, arguments, table with its keys, the filter as it was given, and whether it is a dry run.
+        """
         table = self.work.scope.table
-        identity = (self.command, self.arguments, table.arn, table.keys, self.where, self.work.scope.filter)
+        identity = (self.command, self.arguments, table.arn, table.keys, self.where, self.options.dry_run)
         return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()[:16]
 
     @property

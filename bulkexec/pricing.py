@@ -138,9 +138,10 @@ def _usd(terms: _Terms) -> Decimal | None:
 
 def _decimal(text: str) -> Decimal:
     try:
-        return Decimal(text)
+        price = Decimal(text)
     except InvalidOperation:
         return Decimal(0)
+    return price if price.is_finite() else Decimal(0)
 
 
 # DynamoDB and Glue pricing pages, us-east-1. Replicated writes cost what others do since November 2024.

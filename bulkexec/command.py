@@ -1,0 +1,80 @@
+"""The contract of a command: one frozen dataclass in one file.
+
+Its docstring is its help (first line: what it does; then Reads / Writes / Costs / Rerun), its fields are its arguments,
+`plan` says how pages are read, `page` is pure (no I/O, no clock), `report` says in words what came of it.
+A package adds commands through the entry-point group `bulkexec.commands`; built-in ones register the same way.
+"""
+
+from collections.abc import Iterable
+from dataclasses import MISSING, dataclass, field, fields
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, ClassVar
+
+import msgspec
+
+from bulkexec import errors
+from bulkexec.model import Page, PageResult, Report, Scope, Work
+
+ENTRY_POINT_GROUP = "bulkexec.commands"
+
+
+def argument(flag: str, text: str, *, default: Any = MISSING, choices: Iterable[str] = ()) -> Any:
+    """A field that is a command-line option `flag` with this help text. Without a default it must be given."""
+    return field(default=default, metadata={"flag": flag, "help": text, "choices": tuple(choices)})
+
+
+@dataclass(frozen=True)
+class Command:
+    """One bulk operation. Subclasses set `name`, declare arguments and give the three methods."""
+
+    name: ClassVar[str]
+    mutates: ClassVar[bool] = False
+    verb: ClassVar[str] = "processed"
+    """Past participle for the report: what happened to a processed item ("deleted")."""
+    keeps_rows: ClassVar[bool] = False
+    """Whether `page` returns rows that are the user's result."""
+
+    def plan(self, scope: Scope) -> Work:
+        """How to read the scope's pages. Raises `errors.Refused` when the arguments do not fit it."""
+        raise NotImplementedError
+
+    def page(self, page: Page, work: Work) -> PageResult:
+        """What to write and what to hand out for one page. Pure."""
+        raise NotImplementedError
+
+    def report(self, report: Report) -> list[str]:
+        """Lines for people that say what came of it, beyond the counts every run shows."""
+        return []
+
+
+def _entries() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def names() -> list[str]:
+    """The names of all installed commands, sorted."""
+    return sorted(_entries())
+
+
+def entry(name: str) -> EntryPoint:
+    """The entry point a command comes from; its distribution is what must be installed where the command runs."""
+    try:
+        return _entries()[name]
+    except KeyError:
+        raise errors.BadArgument(f"there is no command {name!r}", fix=f"one of: {', '.join(names())}") from None
+
+
+def load(name: str) -> type[Command]:
+    """The class of a command. Raises `errors.BadArgument` for an unknown name."""
+    loaded: type[Command] = entry(name).load()
+    return loaded
+
+
+def arguments_of(command: Command) -> dict[str, Any]:
+    """A command's arguments as JSON-ready values."""
+    return {each.name: msgspec.to_builtins(getattr(command, each.name)) for each in fields(command)}
+
+
+def restore(name: str, arguments: dict[str, Any]) -> Command:
+    """The command that `arguments_of` came from."""
+    return msgspec.convert(arguments, load(name))

@@ -1,0 +1,82 @@
+"""The resume token: base64url of compact JSON, opaque to callers, stable across restarts and minor versions.
+
+It carries a version, the fingerprint of what it belongs to, and either every open segment's key (in-process runtime) or
+the id of a job whose checkpoints are in the control table. Segments that are done are given as ranges; what is
+neither done nor open was not begun.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from bulkexec import errors
+from bulkexec.model import SegmentRecord
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """Where to go on. `open` maps segment number to the raw JSON of its last evaluated key."""
+
+    fingerprint: str
+    segments: int = 0
+    done: tuple[tuple[int, int], ...] = ()
+    open: dict[int, str] = field(default_factory=dict)
+    job: str = ""
+    version: int = VERSION
+
+    @staticmethod
+    def of(fingerprint: str, segments: int, records: Iterable[SegmentRecord]) -> "Cursor":
+        """The cursor of an interrupted walk."""
+        kept = list(records)
+        done = _ranges(sorted(record.number for record in kept if record.done))
+        return Cursor(
+            fingerprint,
+            segments,
+            done,
+            {record.number: record.last_evaluated_key for record in kept if record.started and not record.done},
+        )
+
+    def encode(self) -> str:
+        """The token."""
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
+
+    def records(self) -> list[SegmentRecord]:
+        """Segment records to begin with; their counts are zero, because a result counts its own call."""
+        done = [SegmentRecord(number, done=True) for first, last in self.done for number in range(first, last + 1)]
+        return done + [SegmentRecord(number, last_evaluated_key=key) for number, key in self.open.items()]
+
+
+def decode_cursor(token: str) -> Cursor:
+    """What is in a token, for debugging. Raises `errors.BadToken` when it is none of ours."""
+    try:
+        raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        cursor = msgspec.json.decode(raw, type=Cursor)
+    except (binascii.Error, msgspec.DecodeError, ValueError) as error:
+        raise errors.BadToken("this is not a resume token, or it was cut off", fix="paste the whole token") from error
+    if cursor.version > VERSION:
+        raise errors.BadToken(f"the token is of version {cursor.version}, this program reads up to {VERSION}")
+    return cursor
+
+
+def require_same(cursor: Cursor, fingerprint: str) -> None:
+    """Raises `errors.BadToken` when the token was made with another operation, table, filter or options."""
+    if cursor.fingerprint != fingerprint:
+        raise errors.BadToken(
+            "the resume token was made by another command, table, filter or option",
+            fix="repeat the command exactly as it was, or start without the token",
+        )
+
+
+def _ranges(numbers: list[int]) -> tuple[tuple[int, int], ...]:
+    ranges: list[tuple[int, int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return tuple(ranges)

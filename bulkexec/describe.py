@@ -1,0 +1,158 @@
+"""What a table is, from DescribeTable and DescribeContinuousBackups; and botocore's errors in the user's words."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+import botocore.exceptions
+from botocore.config import Config
+
+from bulkexec import errors
+from bulkexec.model import Index, KeyAttribute, Table
+from bulkexec.wire import CREDENTIAL_CODES, EXPIRED_CODES, THROTTLE_CODES, access_sentence
+
+CLIENT_CONFIG = Config(connect_timeout=3, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 3})
+"""For the few control-plane calls a person waits for; botocore's default would try an unreachable endpoint for minutes."""
+
+USABLE = ("ACTIVE", "UPDATING")
+
+
+@contextmanager
+def user_errors(doing: str) -> Iterator[None]:
+    """Raises botocore's errors as ours, one sentence each; `doing` says what was tried ("describe table orders")."""
+    try:
+        yield
+    except botocore.exceptions.ClientError as error:
+        raise _of_client(error, doing) from error
+    except (botocore.exceptions.NoCredentialsError, botocore.exceptions.PartialCredentialsError) as error:
+        raise errors.NoCredentials(
+            "no AWS credentials were found", fix="set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        ) from error
+    except (botocore.exceptions.TokenRetrievalError, botocore.exceptions.CredentialRetrievalError) as error:
+        raise errors.NoCredentials(f"the AWS login has expired: {error}", fix="log in again: aws sso login") from error
+    except botocore.exceptions.NoRegionError as error:
+        raise errors.BadArgument("no AWS region is set", fix="give --region or set AWS_REGION") from error
+    except botocore.exceptions.ProfileNotFound as error:
+        raise errors.BadArgument(str(error), fix="check --profile and AWS_PROFILE") from error
+    except botocore.exceptions.HTTPClientError as error:
+        endpoint = error.kwargs.get("endpoint_url", "the AWS endpoint")
+        raise errors.Unreachable(
+            f"cannot reach {endpoint} to {doing}", fix="check AWS_ENDPOINT_URL, the region and the network"
+        ) from error
+    except botocore.exceptions.ParamValidationError as error:
+        raise errors.BadArgument(f"cannot {doing}: {_first_problem(error)}") from error
+
+
+def _first_problem(error: botocore.exceptions.ParamValidationError) -> str:
+    lines = str(error.kwargs.get("report", error)).strip().splitlines()
+    return lines[-1].strip()
+
+
+def _of_client(error: botocore.exceptions.ClientError, doing: str) -> errors.BulkexecError:
+    code, message = error.response["Error"].get("Code", ""), error.response["Error"].get("Message", "")
+    if "AccessDenied" in code or code == "UnauthorizedOperation":
+        return errors.AccessDenied(access_sentence(message), why=f"needed to {doing}")
+    if code in EXPIRED_CODES or code in CREDENTIAL_CODES:
+        return errors.NoCredentials(f"AWS does not accept the credentials ({code})", fix="log in again")
+    if code in THROTTLE_CODES:
+        return errors.Exhausted(f"{error.operation_name} is throttled", why=message, fix="try again in a minute")
+    return errors.RequestRejected(f"cannot {doing}: {message or code}", why=f"{error.operation_name} answered {code}")
+
+
+def table_region(name_or_arn: str, default: str | None) -> str | None:
+    """The region of a table given by ARN (case C141), else the default one."""
+    return name_or_arn.split(":")[3] if name_or_arn.startswith("arn:") else default
+
+
+def describe(session: boto3.Session, name_or_arn: str) -> Table:
+    """The facts of a table. Raises `errors.TableMissing`, `errors.TableUnusable`, and others by `user_errors`."""
+    region = table_region(name_or_arn, session.region_name)
+    name = name_or_arn.rpartition(":table/")[2] if name_or_arn.startswith("arn:") else name_or_arn
+    with user_errors(f"describe table {name}"):
+        client = session.client("dynamodb", region_name=region, config=CLIENT_CONFIG)
+        try:
+            facts = client.describe_table(TableName=name)["Table"]
+        except client.exceptions.ResourceNotFoundException as error:
+            raise errors.TableMissing(
+                f"table {name} does not exist in {client.meta.region_name}", fix="check the name, --region and --profile"
+            ) from error
+    if facts["TableStatus"] not in USABLE:
+        raise errors.TableUnusable(f"table {name} is {facts['TableStatus']}", fix="wait until it is ACTIVE")
+    if name_or_arn.startswith("arn:") and facts["TableArn"] != name_or_arn:
+        raise errors.TableMissing(f"{name_or_arn} is not in this account: here it is {facts['TableArn']}")
+    return _table(facts, client.meta.region_name)
+
+
+def _table(facts: dict[str, Any], region: str) -> Table:
+    types = {each["AttributeName"]: each["AttributeType"] for each in facts["AttributeDefinitions"]}
+    throughput, on_demand = facts.get("ProvisionedThroughput", {}), facts.get("OnDemandThroughput", {})
+    mode = facts.get("BillingModeSummary", {}).get("BillingMode", "PROVISIONED")
+    return Table(
+        name=facts["TableName"],
+        arn=facts["TableArn"],
+        region=region,
+        account=facts["TableArn"].split(":")[4],
+        keys=_keys(facts["KeySchema"], types),
+        status=facts["TableStatus"],
+        item_count=facts.get("ItemCount", 0),
+        size_bytes=facts.get("TableSizeBytes", 0),
+        billing="on-demand" if mode == "PAY_PER_REQUEST" else "provisioned",
+        table_class=facts.get("TableClassSummary", {}).get("TableClass", "STANDARD"),
+        read_capacity=throughput.get("ReadCapacityUnits", 0),
+        write_capacity=throughput.get("WriteCapacityUnits", 0),
+        max_read_request_units=on_demand.get("MaxReadRequestUnits", -1),
+        max_write_request_units=on_demand.get("MaxWriteRequestUnits", -1),
+        indexes=_indexes(facts, types),
+        replicas=tuple(replica["RegionName"] for replica in facts.get("Replicas", ())),
+    )
+
+
+def _keys(schema: list[dict[str, str]], types: dict[str, Any]) -> tuple[KeyAttribute, ...]:
+    ordered = sorted(schema, key=lambda part: part["KeyType"] != "HASH")
+    return tuple(KeyAttribute(part["AttributeName"], types[part["AttributeName"]]) for part in ordered)
+
+
+def _indexes(facts: dict[str, Any], types: dict[str, Any]) -> tuple[Index, ...]:
+    kinds = (("GSI", "GlobalSecondaryIndexes"), ("LSI", "LocalSecondaryIndexes"))
+    return tuple(
+        Index(
+            name=index["IndexName"],
+            kind="GSI" if kind == "GSI" else "LSI",
+            keys=_keys(index["KeySchema"], types),
+            projection=index["Projection"]["ProjectionType"],
+            item_count=index.get("ItemCount", 0),
+            size_bytes=index.get("IndexSizeBytes", 0),
+            # Tables on demand give no block here (case C145), or zeros.
+            read_capacity=index.get("ProvisionedThroughput", {}).get("ReadCapacityUnits", 0),
+            write_capacity=index.get("ProvisionedThroughput", {}).get("WriteCapacityUnits", 0),
+        )
+        for kind, member in kinds
+        for index in facts.get(member, ())
+    )
+
+
+def recovery(session: boto3.Session, table: Table) -> tuple[bool, str]:
+    """(whether point-in-time recovery is on, since when the table can be restored).
+
+    ContinuousBackupsStatus ENABLED says nothing; PointInTimeRecoveryStatus does.
+    """
+    with user_errors(f"read the backup settings of {table.name}"):
+        client = session.client("dynamodb", region_name=table.region, config=CLIENT_CONFIG)
+        answer = client.describe_continuous_backups(TableName=table.name)["ContinuousBackupsDescription"]
+    point = answer.get("PointInTimeRecoveryDescription", {})
+    earliest = point.get("EarliestRestorableDateTime")
+    return point.get("PointInTimeRecoveryStatus") == "ENABLED", earliest.isoformat() if earliest else ""
+
+
+def require_recovery(table: Table, on: bool) -> None:
+    """Raises `errors.RecoveryOff`; client and job both ask."""
+    if on:
+        return
+    raise errors.RecoveryOff(
+        f"point-in-time recovery is off on {table.name}",
+        why="without it a wrong write could not be undone",
+        fix=f"aws dynamodb update-continuous-backups --region {table.region} --table-name {table.name} "
+        "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true",
+        state="nothing written",
+    )

@@ -1,0 +1,373 @@
+"""DynamoDB in the project's terms: pages of raw items in, acknowledged writes out.
+
+Requests are put together from raw bytes and answers are only split, never built into dicts of items.
+Limits: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from bulkexec.model import Delete, Expression, Failure, Page, Put, Scope, Segment, Work, Write
+from bulkexec.wire import Fault, Retry, Retrying
+
+BATCH_WRITE_ITEMS = 25
+BATCH_STATEMENTS = 25
+BATCH_GET_ITEMS = 100
+ITEM_LIMIT_BYTES = 400 * 1024
+ITEM_FAULTS = frozenset({"ValidationException", "ItemCollectionSizeLimitExceededException"})
+"""Faults that are of one item, not of the run."""
+
+encode = msgspec.json.encode
+
+
+class _Capacity(msgspec.Struct):
+    CapacityUnits: float = 0.0
+    Table: dict[str, float] = {}
+
+
+class _PageAnswer(msgspec.Struct):
+    Items: list[msgspec.Raw] = []
+    Count: int = 0
+    ScannedCount: int = 0
+    LastEvaluatedKey: msgspec.Raw = msgspec.Raw()  # empty at the end of the segment
+    ConsumedCapacity: _Capacity = msgspec.field(default_factory=_Capacity)
+
+
+class _Request(msgspec.Struct):
+    """One entry of UnprocessedItems."""
+
+    DeleteRequest: dict[str, msgspec.Raw] = {}
+    PutRequest: dict[str, msgspec.Raw] = {}
+
+
+class _BatchWriteAnswer(msgspec.Struct):
+    UnprocessedItems: dict[str, list[msgspec.Raw]] = {}
+    ConsumedCapacity: list[_Capacity] = []
+
+
+class _StatementError(msgspec.Struct):
+    Code: str = ""
+    Message: str = ""
+
+
+class _StatementAnswer(msgspec.Struct):
+    Error: _StatementError | None = None
+
+
+class _StatementsAnswer(msgspec.Struct):
+    Responses: list[_StatementAnswer] = []
+    ConsumedCapacity: list[_Capacity] = []
+
+
+class _ItemAnswer(msgspec.Struct):
+    ConsumedCapacity: _Capacity = msgspec.field(default_factory=_Capacity)
+
+
+class _BatchGetAnswer(msgspec.Struct):
+    Responses: dict[str, list[dict[str, Any]]] = {}
+    UnprocessedKeys: dict[str, Any] = {}
+    ConsumedCapacity: list[_Capacity] = []
+
+
+_page = msgspec.json.Decoder(_PageAnswer)
+_batch_write = msgspec.json.Decoder(_BatchWriteAnswer)
+_statements = msgspec.json.Decoder(_StatementsAnswer)
+_item = msgspec.json.Decoder(_ItemAnswer)
+_batch_get = msgspec.json.Decoder(_BatchGetAnswer)
+_raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@dataclass
+class Outcome:
+    """What became of some writes. `units` as metered; every write is in exactly one of the first three."""
+
+    processed: int = 0
+    skipped: list[msgspec.Raw] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+    units: float = 0.0
+
+    def add(self, other: "Outcome") -> None:
+        """Take in another outcome."""
+        self.processed += other.processed
+        self.skipped += other.skipped
+        self.failed += other.failed
+        self.units += other.units
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads the pages of one segment (Scan) or of one item collection (Query)."""
+
+    calls: Retrying
+    work: Work
+
+    def page(
+        self,
+        segment: Segment,
+        start_key: bytes | None,
+        limit: int | None,
+        on_throttle: Callable[[], None],
+        stop: Callable[[], bool],
+    ) -> Page:
+        """One page. `start_key` is the raw JSON of an earlier page's last evaluated key."""
+        operation = "Query" if self.work.scope.pinned else "Scan"
+        body = self._body(segment, start_key, limit)
+        answer, _ = self.calls.call(operation, body, on_throttle, stop)
+        page = _page.decode(answer)
+        last = bytes(page.LastEvaluatedKey) or None
+        return Page(page.Items, page.Count, page.ScannedCount, page.ConsumedCapacity.CapacityUnits, last)
+
+    def _body(self, segment: Segment, start_key: bytes | None, limit: int | None) -> bytes:
+        body = dict(self._fixed())
+        if not self.work.scope.pinned:
+            body |= {"Segment": segment.number, "TotalSegments": segment.total}
+        if start_key is not None:
+            body["ExclusiveStartKey"] = msgspec.Raw(start_key)
+        if limit is not None:
+            body["Limit"] = limit
+        return encode(body)
+
+    def _fixed(self) -> dict[str, Any]:
+        scope, work = self.work.scope, self.work
+        body: dict[str, Any] = {"TableName": scope.table.name, "ReturnConsumedCapacity": "TOTAL"}
+        if work.consistent:
+            body["ConsistentRead"] = True
+        names, values = _bind(body, scope)
+        if work.count_only:
+            body["Select"] = "COUNT"
+        elif work.projection:
+            aliases = {f"#p{i}": name for i, name in enumerate(work.projection)}
+            body["ProjectionExpression"] = ",".join(aliases)
+            names |= aliases
+        if names:
+            body["ExpressionAttributeNames"] = names
+        if values:
+            body["ExpressionAttributeValues"] = values
+        return body
+
+
+def _bind(body: dict[str, Any], scope: Scope) -> tuple[dict[str, str], dict[str, Any]]:
+    """Put filter and key condition into a read; give the names and values they bind."""
+    names: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    for member, expression in (("FilterExpression", scope.filter), ("KeyConditionExpression", scope.key_condition)):
+        if expression is not None:
+            body[member] = expression.text
+            names |= expression.names
+            values |= expression.values
+    return names, values
+
+
+@dataclass
+class Writer:
+    """Writes until nothing is unprocessed, in the largest batches that the condition allows.
+
+    Without a condition: BatchWriteItem. With one: BatchExecuteStatement, or one request an item where PartiQL cannot
+    say the condition or `sequential` is asked for. A throttled write is sent again with backoff until the retry
+    deadline passes without progress; then it is in `failed` with its key. Nothing is counted before it is acknowledged.
+    """
+
+    calls: Retrying
+    work: Work
+    sequential: bool = False
+    retry: Retry = field(default_factory=Retry)
+
+    def write(self, writes: Sequence[Write], on_throttle: Callable[[], None]) -> Outcome:
+        """Send at most `batch_size` writes and see them through."""
+        send, _ = self._way()
+        return send(writes, on_throttle)
+
+    @property
+    def batch_size(self) -> int:
+        """Writes a request."""
+        return self._way()[1]
+
+    def _way(self) -> tuple[Callable[[Sequence[Write], Callable[[], None]], Outcome], int]:
+        if self.sequential or (self.work.guarded and self.work.scope.guard_statement is None):
+            return self._one_by_one, 1
+        if self.work.guarded:
+            return self._by_statements, BATCH_STATEMENTS
+        return self._by_batch, BATCH_WRITE_ITEMS
+
+    # -- BatchWriteItem ------------------------------------------------------------------------------------------
+
+    def _by_batch(self, writes: Sequence[Write], on_throttle: Callable[[], None]) -> Outcome:
+        table = self.work.scope.table.name
+        outcome, attempts = Outcome(), self.retry.start()
+        pending = [msgspec.Raw(_batch_entry(write)) for write in writes]
+        while True:
+            body = encode({"RequestItems": {table: pending}, "ReturnConsumedCapacity": "TOTAL"})
+            answer = _batch_write.decode(self.calls.call("BatchWriteItem", body, on_throttle)[0])
+            left = next(iter(answer.UnprocessedItems.values()), [])
+            outcome.units += sum(capacity.CapacityUnits for capacity in answer.ConsumedCapacity)
+            outcome.processed += len(pending) - len(left)
+            if not left:
+                return outcome
+            on_throttle()
+            if len(left) < len(pending):
+                attempts.progress()
+            pending = [msgspec.Raw(bytes(entry)) for entry in left]
+            if not attempts.wait():
+                outcome.failed += [Failure(_entry_key(entry, self._keys), "ThroughputExhausted") for entry in pending]
+                return outcome
+
+    @property
+    def _keys(self) -> tuple[str, ...]:
+        return self.work.scope.table.key_names
+
+    # -- BatchExecuteStatement -----------------------------------------------------------------------------------
+
+    def _by_statements(self, writes: Sequence[Write], on_throttle: Callable[[], None]) -> Outcome:
+        outcome, attempts = Outcome(), self.retry.start()
+        pending, doubtful = list(writes), False
+        while pending:
+            body = encode({"Statements": [self._statement(write) for write in pending], "ReturnConsumedCapacity": "TOTAL"})
+            content, lost = self.calls.call("BatchExecuteStatement", body, on_throttle)
+            doubtful = doubtful or lost
+            answer = _statements.decode(content)
+            outcome.units += sum(capacity.CapacityUnits for capacity in answer.ConsumedCapacity)
+            left = self._sort(pending, answer.Responses, outcome, doubtful)
+            if len(left) < len(pending):
+                attempts.progress()
+            pending = left
+            if pending:
+                on_throttle()
+                if not attempts.wait():
+                    outcome.failed += [Failure(key_of(write), "ThroughputExhausted") for write in pending]
+                    break
+        return outcome
+
+    def _statement(self, write: Write) -> dict[str, Any]:
+        condition = self.work.scope.guard_statement
+        assert isinstance(write, Delete) and condition is not None
+        key = _raw_object.decode(write.key)
+        where = " AND ".join(f"{_quote(name)} = ?" for name in self._keys)
+        text = f"DELETE FROM {_quote(self.work.scope.table.name)} WHERE {where} AND ({condition.text})"
+        return {"Statement": text, "Parameters": [key[name] for name in self._keys] + list(condition.parameters)}
+
+    def _sort(
+        self, writes: Sequence[Write], answers: Sequence[_StatementAnswer], outcome: Outcome, doubtful: bool
+    ) -> list[Write]:
+        """Put each write into its bucket; give back those to send again."""
+        again, refused = [], []
+        for write, answer in zip(writes, answers, strict=True):
+            if answer.Error is None:
+                outcome.processed += 1
+            elif answer.Error.Code.startswith("ConditionalCheckFailed"):
+                refused.append(write)
+            elif _statement_fault(answer.Error).again:
+                again.append(write)
+            elif answer.Error.Code.startswith("AccessDenied"):
+                self.calls.refusals.raise_for(Fault("AccessDeniedException", answer.Error.Message))
+            else:
+                outcome.failed.append(Failure(key_of(write), answer.Error.Code, answer.Error.Message))
+        if refused:
+            self._settle_refused(refused, outcome, doubtful)
+        return again
+
+    # -- one request an item -------------------------------------------------------------------------------------
+
+    def _one_by_one(self, writes: Sequence[Write], on_throttle: Callable[[], None]) -> Outcome:
+        (write,) = writes
+        assert isinstance(write, Delete)
+        body: dict[str, Any] = {"TableName": self.work.scope.table.name, "Key": write.key, "ReturnConsumedCapacity": "TOTAL"}
+        if self.work.guarded and self.work.scope.guard is not None:
+            body |= _condition(self.work.scope.guard)
+        outcome = Outcome()
+        try:
+            content, _ = self.calls.attempt("DeleteItem", encode(body), on_throttle)
+        except Fault as fault:
+            self._refused_alone(write, fault, outcome)
+            return outcome
+        outcome.units += _item.decode(content).ConsumedCapacity.CapacityUnits
+        outcome.processed += 1
+        return outcome
+
+    def _refused_alone(self, write: Write, fault: Fault, outcome: Outcome) -> None:
+        if fault.code == "ConditionalCheckFailedException":
+            self._settle_refused([write], outcome, fault.lost)
+        elif fault.code in ITEM_FAULTS or fault.throttle:
+            outcome.failed.append(Failure(key_of(write), fault.code, fault.message))
+        else:
+            self.calls.refusals.raise_for(fault)
+
+    def _settle_refused(self, writes: Sequence[Write], outcome: Outcome, doubtful: bool) -> None:
+        """A refused condition means "changed after it was read", unless an earlier answer was lost.
+
+        Then our own write may be why the condition fails: what is gone counts as deleted, what is there as skipped.
+        """
+        gone = self._absent(writes) if doubtful else set()
+        for write in writes:
+            if _canonical(key_of(write)) in gone:
+                outcome.processed += 1
+            else:
+                outcome.skipped.append(key_of_raw(write))
+
+    def _absent(self, writes: Sequence[Write]) -> set[bytes]:
+        keys = [key_of(write) for write in writes]
+        table, there = self.work.scope.table.name, set()
+        names = {f"#p{i}": name for i, name in enumerate(self._keys)}
+        request: dict[str, Any] = {
+            table: {
+                "Keys": keys,
+                "ConsistentRead": True,
+                "ProjectionExpression": ",".join(names),
+                "ExpressionAttributeNames": names,
+            }
+        }
+        while request:
+            content, _ = self.calls.call("BatchGetItem", encode({"RequestItems": request}))
+            answer = _batch_get.decode(content)
+            there |= {_canonical(item) for items in answer.Responses.values() for item in items}
+            request = answer.UnprocessedKeys
+        return {_canonical(key) for key in keys} - there
+
+
+def _condition(expression: Expression) -> dict[str, Any]:
+    body: dict[str, Any] = {"ConditionExpression": expression.text}
+    if expression.names:
+        body["ExpressionAttributeNames"] = expression.names
+    if expression.values:
+        body["ExpressionAttributeValues"] = expression.values
+    return body
+
+
+def _batch_entry(write: Write) -> bytes:
+    if isinstance(write, Delete):
+        return b'{"DeleteRequest":{"Key":' + bytes(write.key) + b"}}"
+    assert isinstance(write, Put)
+    return b'{"PutRequest":{"Item":' + bytes(write.item) + b"}}"
+
+
+def _entry_key(entry: msgspec.Raw, names: tuple[str, ...]) -> dict[str, Any]:
+    request = msgspec.json.decode(entry, type=_Request)
+    raw = request.DeleteRequest.get("Key") or request.PutRequest["Item"]
+    item: dict[str, Any] = msgspec.json.decode(raw)
+    return {name: item[name] for name in names}
+
+
+def key_of_raw(write: Write) -> msgspec.Raw:
+    """The typed JSON of the key that a delete or update is for."""
+    assert not isinstance(write, Put)
+    return write.key
+
+
+def key_of(write: Write) -> dict[str, Any]:
+    """The key that a delete or update is for, decoded."""
+    key: dict[str, Any] = msgspec.json.decode(key_of_raw(write))
+    return key
+
+
+def _statement_fault(error: _StatementError) -> Fault:
+    return Fault(error.Code, error.Message)
+
+
+def _canonical(key: Any) -> bytes:
+    return encode(key, order="deterministic")
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

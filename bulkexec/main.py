@@ -1,0 +1,229 @@
+"""The console script: command line in, exit code out."""
+
+import os
+import sys
+import traceback
+from dataclasses import MISSING, fields
+from typing import Any
+
+import click
+
+from bulkexec import __version__, command, errors
+from bulkexec.command import Command
+from bulkexec.console import Terminal
+from bulkexec.model import Options
+from bulkexec.planning import Filter
+from bulkexec.rate import parse_rate
+
+
+class Commands(click.Group):
+    """Built-in subcommands, and every bulk command that is installed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names."""
+        return sorted({*super().list_commands(ctx), "sandbox", *command.names()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Made when asked for, so that start-up stays fast."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            return found
+        if cmd_name == "sandbox":
+            from bulkexec.sandbox.cli import sandbox
+
+            return sandbox
+        return bulk_command(command.load(cmd_name)) if cmd_name in command.names() else None
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="bulkexec")
+@click.option("--debug", is_flag=True, help="Show a stack trace for every error, also for those of the user.")
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
+    """Bulk operations on Amazon DynamoDB tables: planned, priced, rate-limited, resumable."""
+    ctx.ensure_object(dict)["debug"] = debug
+
+
+_ACCOUNT = [
+    click.Option(["--profile"], help="AWS profile."),
+    click.Option(["--region"], help="AWS region; an ARN's region wins."),
+    click.Option(["--output"], type=click.Choice(["text", "json"]), default="text", show_default=True,
+                 help="json: one JSON report on stdout, all text on stderr."),
+]
+
+_SELECTION = [
+    click.Option(["--table"], required=True, metavar="NAME-or-ARN", help="The table."),
+    click.Option(["--where"], help="Filter in SQL syntax, e.g. \"status = 'EXPIRED' AND size(tags) > 2\"."),
+    click.Option(["--filter-expression"], help="Filter as a DynamoDB FilterExpression."),
+    click.Option(["--expression-names"], metavar="JSON", help="ExpressionAttributeNames for --filter-expression."),
+    click.Option(["--expression-values"], metavar="JSON", help="ExpressionAttributeValues, typed, for --filter-expression."),
+]
+
+_RUNNING = [
+    click.Option(["--runtime"], type=click.Choice(["auto", "local", "glue"]), default="auto", show_default=True,
+                 help="Where it runs; auto takes this process for small work."),
+    click.Option(["--segments"], type=int, help="TotalSegments of the scan; chosen by the table's size if left out."),
+    click.Option(["--read-rate"], metavar="UNITS/S", help="Read units a second for each process."),
+    click.Option(["--max-items"], type=int, help="Stop at the first page boundary at or past so many items; resumable."),
+    click.Option(["--resume-token"], metavar="TOKEN", help="Go on where an earlier run stopped."),
+]
+
+_MUTATING = [
+    click.Option(["--write-rate"], metavar="UNITS/S", help="Write units a second for each process."),
+    click.Option(["--strategy"], type=click.Choice(["native", "sequential"]), default="native", show_default=True,
+                 help="Batches where conditions allow, or one request an item."),
+    click.Option(["--dry-run"], is_flag=True, help="Do all but write; exact counts."),
+    click.Option(["--yes"], is_flag=True, help="Do not ask for confirmation."),
+]
+
+_ROWS = [click.Option(["--results"], metavar="S3-URI", help="Write every match below this S3 location.")]
+
+
+def bulk_command(kind: type[Command]) -> click.Command:
+    """The command-line form of a bulk command: its fields, and what every bulk command has."""
+    own = [_option(each) for each in fields(kind)]
+    params = [*_SELECTION, *own, *(_ROWS if kind.keeps_rows else []), *_RUNNING]
+    params += [*(_MUTATING if kind.mutates else []), *_ACCOUNT]
+    text = (kind.__doc__ or "").strip()
+    return click.Command(
+        kind.name, params=list(params), help=_kept_as_it_is(text), short_help=text.split("\n", 1)[0], callback=_runner(kind)
+    )
+
+
+def _kept_as_it_is(text: str) -> str:
+    """click rewraps paragraphs unless they begin with \\b; ours are laid out by hand."""
+    import inspect
+
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(f"\b\n{paragraph}" for paragraph in paragraphs)
+
+
+def _option(each: Any) -> click.Option:
+    flag, default = each.metadata["flag"], each.default
+    more: dict[str, Any] = {"help": each.metadata["help"], "required": default is MISSING}
+    if each.metadata["choices"]:
+        more["type"] = click.Choice(each.metadata["choices"])
+    elif isinstance(default, bool):
+        more["is_flag"] = True
+    elif isinstance(default, int | float):
+        more["type"] = type(default)
+    if default is not MISSING:
+        more["default"] = default
+    return click.Option([flag, each.name], **more)
+
+
+def _runner(kind: type[Command]) -> Any:
+    def callback(**given: Any) -> None:
+        own = {each.name: given.pop(each.name) for each in fields(kind)}
+        terminal = Terminal(given["output"] == "json")
+        _finish(terminal, lambda caller: _launch(caller, kind(**own), given), given)
+
+    return callback
+
+
+def _launch(caller: Any, bulk: Command, given: dict[str, Any]) -> Any:
+    from bulkexec.launch import Request, launch
+
+    chosen = Filter(
+        given["where"], given["filter_expression"], given["expression_names"], given["expression_values"]
+    )
+    read_rate, write_rate = given["read_rate"], given.get("write_rate")
+    options = Options(
+        read_rate=None if read_rate is None else parse_rate(read_rate, "read"),
+        write_rate=None if write_rate is None else parse_rate(write_rate, "write"),
+        max_items=given["max_items"],
+        dry_run=given.get("dry_run", False),
+        results=given.get("results") or "",
+        strategy=given.get("strategy", "native"),
+    )
+    request = Request(
+        given["table"], chosen, options, given["runtime"], given["segments"], given["resume_token"], given.get("yes", False)
+    )
+    return launch(caller, bulk, request)
+
+
+def _finish(terminal: Terminal, work: Any, given: dict[str, Any]) -> None:
+    """Do the work, put out its report and leave with its exit code."""
+    report = _as_caller(terminal, work, given["profile"], given["region"])
+    if terminal.json_output:
+        terminal.document(report.to_json())
+    sys.exit(report.exit_code)
+
+
+def _as_caller(terminal: Terminal, work: Any, profile: str | None, region: str | None) -> Any:
+    """Do the work as this caller. A user's error is said in its words and ends with its exit code."""
+    import boto3
+
+    from bulkexec.describe import user_errors
+    from bulkexec.launch import Caller
+
+    try:
+        with user_errors("talk to AWS"):
+            session = boto3.Session(profile_name=profile, region_name=region)
+            return work(Caller(session, terminal, _ask))
+    except errors.BulkexecError as error:
+        _say_error(terminal, error, click.get_current_context().find_root().obj["debug"])
+        sys.exit(error.exit_code)
+
+
+def _ask(question: str) -> str:
+    return str(click.prompt(question.rstrip(), default="", show_default=False, prompt_suffix=" ", err=True))
+
+
+def _say_error(terminal: Terminal, error: errors.BulkexecError, debug: bool) -> None:
+    for line in error.lines():
+        terminal.complain(line)
+    if debug:
+        terminal.complain("".join(traceback.format_exception(error)))
+    if terminal.json_output:
+        import msgspec
+
+        status = "refused" if isinstance(error, errors.Refused) else "failed"
+        document = {"status": status, "error": error.lines(), "exit_code": error.exit_code}
+        terminal.document(msgspec.json.format(msgspec.json.encode(document), indent=2))
+
+
+def _job_command(name: str, text: str) -> click.Command:
+    def callback(**given: Any) -> None:
+        from bulkexec import launch
+
+        work = getattr(launch, name)
+        _finish(Terminal(given["output"] == "json"), lambda caller: work(caller, given["job"]), given)
+
+    return click.Command(name, params=[click.Argument(["job"]), *_ACCOUNT], help=text, callback=callback)
+
+
+cli.add_command(_job_command("resume", "Continue a job where its checkpoints are. Its report counts all of its runs."))
+cli.add_command(_job_command("attach", "Follow a Glue job that goes on without its client, or show its report."))
+
+
+@cli.command(name="bootstrap")
+@click.option("--worker-type", default="G.1X", show_default=True, help="Glue worker type.")
+@click.option("--workers", type=click.IntRange(2), default=2, show_default=True, help="Workers, the driver's included.")
+@click.option("--bucket", help="An existing bucket; made if left out.")
+@click.option("--profile", help="AWS profile.")
+@click.option("--region", help="AWS region.")
+def bootstrap_command(worker_type: str, workers: int, bucket: str | None, profile: str | None, region: str | None) -> None:
+    """Make or mend what jobs need: bucket, role, control table, log groups, Glue job."""
+    from bulkexec.runtimes.deployment import bootstrap
+
+    terminal = Terminal()
+
+    def work(caller: Any) -> None:
+        for line in bootstrap(caller.session, worker_type=worker_type, workers=workers, bucket=bucket):
+            terminal.say(line)
+
+    _as_caller(terminal, work, profile, region)
+
+
+def run() -> None:
+    """Entry point of the console script."""
+    try:
+        cli(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        # Threads may still wait for an answer; what they had acknowledged is in the checkpoints.
+        sys.stderr.flush()
+        os._exit(130)

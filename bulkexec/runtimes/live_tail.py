@@ -1,0 +1,127 @@
+"""Shows the driver's log while a job runs: CloudWatch Logs Live Tail, with FilterLogEvents where that is missing.
+
+Live Tail samples above 500 events a second, drops what a slow reader does not take, ends after three hours and never
+backfills. So every gap that is known (a sampled update, a new session) is filled from the log group, and what was shown
+before is not shown again. Nothing but the screen depends on it.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+import botocore.exceptions
+import urllib3.exceptions
+from botocore.config import Config
+
+RECONNECT_SECONDS = 1.0
+POLL_SECONDS = 2.0
+SEEN_EVENTS = 20_000
+LINES_A_SECOND = 200
+"""A terminal takes no more; the rest is counted and left in the log group (case C157)."""
+
+Event = dict[str, Any]
+
+
+class LogTail:
+    """While entered, a thread gives each new line of one log stream to `say`."""
+
+    def __init__(
+        self, session: boto3.Session, region: str, group: str, group_arn: str, stream: str, say: Callable[[str], None]
+    ) -> None:
+        # boto3 would put "streaming-" before the host; only the real service has such a host.
+        self._client = session.client(
+            "logs", region_name=region, config=Config(read_timeout=5, retries={"total_max_attempts": 2})
+        )
+        self._group, self._arn, self._stream, self._say = group, group_arn, stream, say
+        self._ended = threading.Event()
+        self._began_ms = int(time.time() * 1000) - 5_000
+        self._seen: deque[tuple[int, str]] = deque(maxlen=SEEN_EVENTS)
+        self._seen_set: set[tuple[int, str]] = set()
+        self._last_ms = self._began_ms
+        self._said: set[str] = set()
+        self._thread = threading.Thread(target=self._run, name="live-tail", daemon=True)
+
+    def __enter__(self) -> "LogTail":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The run has ended: show what came last, then stop."""
+        self._ended.set()
+        self._thread.join(timeout=10)
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.is_set():
+                self._one_session()
+            self._backfill()
+        except botocore.exceptions.BotoCoreError as error:
+            self._say(f"log: cannot be shown any more ({error}); it is in log group {self._group}")
+        except botocore.exceptions.ClientError as error:
+            self._say(f"log: cannot be shown ({error.response['Error']['Code']}); it is in log group {self._group}")
+
+    def _one_session(self) -> None:
+        try:
+            answer = self._client.start_live_tail(logGroupIdentifiers=[self._arn], logStreamNamePrefixes=[self._stream])
+            for update in answer["responseStream"]:
+                self._take(update)
+                if self._ended.is_set():
+                    return
+            self._backfill()
+        except (botocore.exceptions.HTTPClientError, urllib3.exceptions.HTTPError, botocore.exceptions.EventStreamError):
+            # A session that ended or a connection that was lost (cases C115 C119): fill the gap, begin a new one.
+            self._backfill()
+            self._ended.wait(RECONNECT_SECONDS)
+        except botocore.exceptions.ClientError as error:
+            # No Live Tail here (case C120), or too many sessions: read the log group instead.
+            self._backfill()
+            self._say_once(f"log: Live Tail answers {error.response['Error']['Code']}; reading the log group instead")
+            self._ended.wait(POLL_SECONDS)
+
+    def _take(self, update: dict[str, Any]) -> None:
+        session = update.get("sessionUpdate")
+        if session is None:
+            if "sessionStart" in update:
+                self._backfill()
+            return
+        if session.get("sessionMetadata", {}).get("sampled"):
+            self._backfill()
+        self._show({"timestamp": e["timestamp"], "message": e["message"]} for e in self._own(session["sessionResults"]))
+
+    def _own(self, events: list[Event]) -> Iterator[Event]:
+        """Only the driver's: executors' streams begin with the same id (case C116)."""
+        return (event for event in events if event.get("logStreamName") == self._stream)
+
+    def _backfill(self) -> None:
+        """Read from the log group what the tail may have lost. An empty page with a token is not the end (case C122)."""
+        request: dict[str, Any] = {
+            "logGroupName": self._group,
+            "logStreamNames": [self._stream],
+            "startTime": max(self._began_ms, self._last_ms - 10_000),
+        }
+        try:
+            for page in self._client.get_paginator("filter_log_events").paginate(**request):
+                self._show(page["events"])
+        except self._client.exceptions.ResourceNotFoundException:
+            return  # the stream is made with the first line
+
+    def _show(self, events: Any) -> None:
+        for event in events:
+            mark = (event["timestamp"], event["message"])
+            if mark in self._seen_set:
+                continue
+            if len(self._seen) == SEEN_EVENTS:
+                self._seen_set.discard(self._seen[0])
+            self._seen.append(mark)
+            self._seen_set.add(mark)
+            self._last_ms = max(self._last_ms, event["timestamp"])
+            for line in event["message"].splitlines():
+                self._say(line)
+
+    def _say_once(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            self._say(line)

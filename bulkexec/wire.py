@@ -1,0 +1,284 @@
+"""One request to DynamoDB and its answer, as bytes: signing, HTTP, CRC, error classes, retry of a whole request.
+
+botocore gives credentials and their refresh, region, endpoint, proxies, CA bundle and the lists of retryable codes;
+its parser is not used, because it builds a dict for every item. `Wire.call` is the seam that tests and faster
+transports stand behind.
+"""
+
+import binascii
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, Protocol
+from urllib.parse import urlsplit
+
+import boto3
+import botocore.exceptions
+import msgspec
+from botocore.awsrequest import AWSPreparedRequest, HeadersDict
+from botocore.config import Config
+from botocore.httpsession import URLLib3Session
+from botocore.utils import get_environ_proxies
+
+from bulkexec import errors
+from bulkexec.sigv4 import Credentials, Signer
+
+CONNECT_TIMEOUT_SECONDS = 5.0
+READ_TIMEOUT_SECONDS = 20.0
+BACKOFF_BASE_SECONDS = 0.05
+BACKOFF_CAP_SECONDS = 5.0
+
+THROTTLE_CODES = frozenset(
+    {
+        "ProvisionedThroughputExceededException",
+        "ProvisionedThroughputExceeded",
+        "ThrottlingException",
+        "ThrottlingError",
+        "Throttling",
+        "RequestLimitExceeded",
+    }
+)
+"""Codes that mean "slower"; both the exception names and their per-statement spellings (case C056)."""
+
+TRANSIENT_CODES = frozenset(
+    {
+        "InternalServerError",
+        "InternalFailure",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "TransactionConflict",
+        "TransactionConflictException",
+        "TransactionInProgressException",
+        "RequestTimeout",
+        "RequestTimeoutException",
+    }
+)
+NO_CONNECTION = "NoConnection"
+LOST_CODES = frozenset({"ConnectionLost", "ChecksumMismatch", NO_CONNECTION})
+EXPIRED_ATTEMPTS = 3
+EXPIRED_CODES = frozenset({"ExpiredTokenException", "ExpiredToken", "RequestExpired"})
+CREDENTIAL_CODES = frozenset(
+    {
+        "UnrecognizedClientException",
+        "InvalidSignatureException",
+        "IncompleteSignatureException",
+        "MissingAuthenticationTokenException",
+        "InvalidClientTokenId",
+    }
+)
+
+
+class Fault(Exception):
+    """An error answer, or none at all (`code` "ConnectionLost"). `lost` says that the request may have taken effect."""
+
+    def __init__(self, code: str, message: str, *, status: int = 400, reasons: tuple[str, ...] = ()) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code, self.message, self.status, self.reasons = code, message, status, reasons
+        self.lost = code in LOST_CODES and code != NO_CONNECTION or status >= 500
+
+    @property
+    def throttle(self) -> bool:
+        """Whether the service asks for a slower pace."""
+        return self.code in THROTTLE_CODES
+
+    @property
+    def again(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.throttle or self.code in TRANSIENT_CODES or self.code in LOST_CODES or self.status >= 500
+
+
+class Wire(Protocol):
+    """Sends one request and gives the answer's body. Raises `Fault`."""
+
+    def call(self, operation: str, body: bytes) -> bytes:
+        """The answer to `operation` ("Scan") with this JSON body."""
+
+
+class _ErrorBody(msgspec.Struct):
+    type: str = msgspec.field(name="__type", default="")
+    message: str = ""
+    Message: str = ""
+    ThrottlingReasons: list[dict[str, Any]] = []
+
+
+class HttpWire:
+    """The real thing: one pool of kept-alive connections to one endpoint. Thread-safe."""
+
+    def __init__(self, session: boto3.Session, region: str, connections: int = 32) -> None:
+        client = session.client("dynamodb", region_name=region, config=Config(max_pool_connections=connections))
+        self._url = client.meta.endpoint_url.rstrip("/") + "/"
+        self._session = session
+        self._signer = Signer(urlsplit(self._url).netloc, region, self._credentials)
+        core = session._session  # boto3 has no public way to the botocore session that carries the configuration
+        self._http = URLLib3Session(
+            verify=core.get_config_variable("ca_bundle") or True,
+            proxies=client.meta.config.proxies or get_environ_proxies(self._url),
+            timeout=(CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS),
+            max_pool_connections=connections,
+        )
+
+    def _credentials(self) -> Credentials:
+        credentials = self._session.get_credentials()
+        if credentials is None:
+            raise errors.NoCredentials("no AWS credentials were found", fix="set a profile or AWS_ACCESS_KEY_ID")
+        frozen = credentials.get_frozen_credentials()
+        return Credentials(frozen.access_key, frozen.secret_key, frozen.token or "")
+
+    def call(self, operation: str, body: bytes) -> bytes:
+        """See `Wire.call`."""
+        headers = HeadersDict(self._signer.headers(operation, body))
+        request = AWSPreparedRequest("POST", self._url, headers, body, False)
+        try:
+            answer = self._http.send(request)
+            content = answer.content
+        except botocore.exceptions.HTTPClientError as error:
+            # A connection that could not be made carried nothing; all others may have had their effect.
+            lost = not isinstance(error, botocore.exceptions.EndpointConnectionError)
+            raise Fault("ConnectionLost" if lost else NO_CONNECTION, str(error)) from error
+        _check_crc(answer.headers, content)
+        if answer.status_code == 200:
+            return bytes(content)
+        fault = _fault(answer.status_code, content)
+        if fault.code in EXPIRED_CODES:
+            self._signer.forget()
+        raise fault
+
+
+def _check_crc(headers: Any, content: bytes) -> None:
+    expected = headers.get("x-amz-crc32")
+    if expected is not None and "content-encoding" not in headers and int(expected) != binascii.crc32(content):
+        raise Fault("ChecksumMismatch", "the answer's CRC32 does not match its body")
+
+
+def _fault(status: int, content: bytes) -> Fault:
+    try:
+        body = msgspec.json.decode(content, type=_ErrorBody)
+    except msgspec.DecodeError:
+        body = _ErrorBody()
+    code = body.type.rsplit("#", 1)[-1] or ("InternalServerError" if status >= 500 else f"Http{status}")
+    reasons = tuple(str(reason.get("reason", "")) for reason in body.ThrottlingReasons)
+    return Fault(code, body.message or body.Message or f"HTTP {status}", status=status, reasons=reasons)
+
+
+@dataclass
+class Retry:
+    """Full-jitter exponential backoff until a deadline without progress.
+
+    https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/ ("full jitter").
+    """
+
+    deadline_seconds: float = 120.0
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    chance: random.Random = field(default_factory=random.Random)
+
+    def start(self) -> "Attempts":
+        """A fresh series of attempts."""
+        return Attempts(self, self.clock())
+
+
+class Attempts:
+    """The attempts at one piece of work. `wait` before each further one; `progress` restarts the deadline."""
+
+    def __init__(self, retry: Retry, started: float) -> None:
+        self._retry, self._started, self.number = retry, started, 0
+
+    def progress(self) -> None:
+        """Something was acknowledged: the deadline and the backoff start again."""
+        self._started, self.number = self._retry.clock(), 0
+
+    def wait(self) -> bool:
+        """Sleep before the next attempt. False once the deadline has passed."""
+        if self._retry.clock() - self._started > self._retry.deadline_seconds:
+            return False
+        ceiling = min(BACKOFF_CAP_SECONDS, BACKOFF_BASE_SECONDS * 2**self.number)
+        self.number += 1
+        self._retry.sleep(self._retry.chance.uniform(0, ceiling))
+        return True
+
+
+@dataclass
+class Refusals:
+    """Turns a fault that no retry mends into the error a user reads. `what` names the table."""
+
+    what: str
+    region: str
+
+    def raise_for(self, fault: Fault) -> NoReturn:
+        """Raise the error class of this fault."""
+        raise self.error(fault) from fault
+
+    def error(self, fault: Fault) -> errors.BulkexecError:
+        """The error of this fault."""
+        if fault.code == "AccessDeniedException":
+            return errors.AccessDenied(access_sentence(fault.message), fix="bulkexec doctor; grant the action named above")
+        if fault.code == "ResourceNotFoundException":
+            return errors.TableMissing(f"table {self.what} does not exist in {self.region}")
+        if fault.code in EXPIRED_CODES or fault.code in CREDENTIAL_CODES:
+            return errors.NoCredentials(
+                f"AWS does not accept the credentials ({fault.code})", fix="log in again, then resume"
+            )
+        if fault.code == NO_CONNECTION:
+            return errors.Unreachable(f"cannot connect to DynamoDB in {self.region}", why=fault.message)
+        if fault.again:
+            return errors.Exhausted(f"{self.what}: {fault.code} outlasted every retry", why=fault.message)
+        return errors.RequestRejected(f"DynamoDB refused a request on {self.what}: {fault.message}", why=fault.code)
+
+
+def access_sentence(message: str) -> str:
+    """IAM's own sentence without its prefix: who lacks which action on what (case C096)."""
+    head, separator, rest = message.partition(" is not authorized to perform: ")
+    who = head.removeprefix("User: ").split(":", 5)[-1]
+    action, on, resource = rest.partition(" on resource: ")
+    if not separator or not on:
+        return f"access denied: {message}"
+    return f"{who} lacks {action} on {resource.split(' ', 1)[0]}"
+
+
+class Retrying:
+    """Calls through a wire and tries whole requests again while that can help. Every throttle goes to `on_throttle`."""
+
+    def __init__(self, wire: Wire, refusals: Refusals, retry: Retry | None = None) -> None:
+        self._wire, self.refusals, self.retry = wire, refusals, retry or Retry()
+
+    def call(
+        self,
+        operation: str,
+        body: bytes,
+        on_throttle: Callable[[], None] = lambda: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> tuple[bytes, bool]:
+        """(answer, lost); lost: an earlier attempt may have had its effect. Raises `Stopped`, else a user's error."""
+        try:
+            return self.attempt(operation, body, on_throttle, stop)
+        except Fault as fault:
+            self.refusals.raise_for(fault)
+
+    def attempt(
+        self,
+        operation: str,
+        body: bytes,
+        on_throttle: Callable[[], None] = lambda: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> tuple[bytes, bool]:
+        """As `call`, but the fault that no retry mends is raised as it is, `lost` set if any attempt's answer was."""
+        attempts, lost, expired = self.retry.start(), False, 0
+        while True:
+            try:
+                return self._wire.call(operation, body), lost
+            except Fault as fault:
+                expired += fault.code in EXPIRED_CODES
+                lost = fault.lost = lost or fault.lost
+                if fault.throttle:
+                    on_throttle()
+                if not (fault.again or 0 < expired <= EXPIRED_ATTEMPTS):
+                    raise
+                if stop():
+                    raise Stopped from fault
+                if not attempts.wait():
+                    raise
+
+
+class Stopped(Exception):
+    """A read was given up between two attempts because the run is draining."""

@@ -1,0 +1,6 @@
+"""Runs the command line from a checkout; a shim over `bulkexec.main`."""
+
+from bulkexec.main import run
+
+if __name__ == "__main__":
+    run()
