@@ -111,8 +111,11 @@ def own_services(options: SandboxOptions) -> dict[str, Service]:
     return {}
 
 
-def emulator(options: SandboxOptions) -> App:
-    """ministack, set up for this sandbox. It reads its settings from the environment when first imported."""
+def emulator(options: SandboxOptions, stats: Stats) -> App:
+    """ministack, set up for this sandbox, with our DynamoDB in it.
+
+    It reads its settings from the environment when it is first imported.
+    """
     os.environ.update(
         MINISTACK_REGION=options.region,
         MINISTACK_ACCOUNT_ID=options.account,
@@ -125,7 +128,10 @@ def emulator(options: SandboxOptions) -> App:
     import ministack.app
     from ministack.core import hypercorn_compat
 
+    from bulkexec.sandbox.dynamodb import take_over
+
     hypercorn_compat.install()
+    take_over(options, stats)
     app: App = ministack.app.app
     return app
 
@@ -138,7 +144,8 @@ async def serve(options: SandboxOptions, listening_fd: int) -> None:
     from bulkexec.sandbox.connections import note_connections
 
     note_connections()
-    overlay = Overlay(emulator(options), own_services(options), Faults(options.fault_seed), Stats())
+    stats = Stats()
+    overlay = Overlay(emulator(options, stats), own_services(options), Faults(options.fault_seed), stats)
     config = Config()
     config.bind = [f"fd://{listening_fd}"]
     config.loglevel = "ERROR"

@@ -1,0 +1,113 @@
+"""DynamoDB as the sandbox serves it: the emulator's handlers, each checked, metered and held to its table's capacity.
+
+The handlers are replaced inside the emulator's module, so that authorization, accounts and regions stay in front of
+them. All of them run on the event loop, one after another, so what a rehearsal has found still holds when the request
+is carried out.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import ministack.services.dynamodb as emulated
+
+from bulkexec.cost import item_size_bytes
+from bulkexec.sandbox.capacity import Record, index_entry
+from bulkexec.sandbox.conditions import Conditions
+from bulkexec.sandbox.emulated_dynamodb import Answer, Shelves, Writes, refusal, table_of, with_canonical_keys
+from bulkexec.sandbox.metering import Handler, Meter, Request, with_members
+from bulkexec.sandbox.options import SandboxOptions
+from bulkexec.sandbox.read_handlers import ReadHandlers
+from bulkexec.sandbox.recovery import Recovery
+from bulkexec.sandbox.service import ServiceError
+from bulkexec.sandbox.statement_handlers import StatementHandlers
+from bulkexec.sandbox.stats import Stats
+from bulkexec.sandbox.throughput import Throughput
+from bulkexec.sandbox.write_handlers import WriteHandlers
+
+Overlay = Callable[[Handler, Request], Answer]
+
+
+def take_over(options: SandboxOptions, stats: Stats) -> None:
+    """Puts the sandbox's DynamoDB in place of the emulator's. Once in a process."""
+    shelves = Shelves()
+    meter = Meter(Throughput(options.burst_seconds), stats, Writes(shelves))
+    emulated._evaluate_condition = Conditions().evaluate
+    with_canonical_keys()
+    for operation, overlay in _overlays(meter, shelves).items():
+        name = _function_name(operation)
+        setattr(emulated, name, _answering(overlay, getattr(emulated, name)))
+
+
+def _overlays(meter: Meter, shelves: Shelves) -> dict[str, Overlay]:
+    writes, reads = WriteHandlers(meter), ReadHandlers(meter, shelves)
+    statements, recovery = StatementHandlers(meter), Recovery()
+    tables = TableHandlers(shelves)
+    return {
+        "PutItem": writes.put,
+        "UpdateItem": writes.keyed,
+        "DeleteItem": writes.keyed,
+        "BatchWriteItem": writes.batch,
+        "TransactWriteItems": writes.transaction,
+        "GetItem": reads.get,
+        "BatchGetItem": reads.batch,
+        "TransactGetItems": reads.transaction,
+        "Query": reads.query,
+        "Scan": reads.scan,
+        "ExecuteStatement": statements.single,
+        "BatchExecuteStatement": statements.batch,
+        "ExecuteTransaction": statements.transaction,
+        "DescribeTable": tables.describe,
+        "DeleteTable": tables.delete,
+        "DescribeContinuousBackups": recovery.describe,
+        "UpdateContinuousBackups": recovery.update,
+    }
+
+
+def _function_name(operation: str) -> str:
+    """The emulator's function for an operation: `_put_item` for PutItem."""
+    return "_" + re.sub(r"(?<!^)(?=[A-Z])", "_", operation).lower()
+
+
+def _answering(overlay: Overlay, original: Handler) -> Handler:
+    def handler(request: Request) -> Answer:
+        try:
+            return overlay(original, request)
+        except ServiceError as error:
+            return refusal(error)
+
+    return handler
+
+
+class TableHandlers:
+    """Handlers of whole tables."""
+
+    def __init__(self, shelves: Shelves) -> None:
+        self._shelves = shelves
+
+    def describe(self, original: Handler, request: Request) -> Answer:
+        """DescribeTable, with the counts and sizes of indexes as they are at this moment."""
+        table = table_of(request.get("TableName"))
+        answer = original(request)
+        if table is None or answer[0] != 200:
+            return answer
+        described = json.loads(answer[2])["Table"]
+        for member in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
+            for index in described.get(member, []):
+                index.update(_contents(table, index))
+        return with_members(answer, {"Table": described})
+
+    def delete(self, original: Handler, request: Request) -> Answer:
+        """DeleteTable."""
+        table = table_of(request.get("TableName"))
+        answer = original(request)
+        if table is not None and answer[0] == 200:
+            self._shelves.drop(table)
+        return answer
+
+
+def _contents(table: Record, index: Record) -> dict[str, Any]:
+    entries = [index_entry(table, index, item) for row in table["items"].values() for item in row.values()]
+    sizes = [item_size_bytes(entry) for entry in entries if entry is not None]
+    return {"ItemCount": len(sizes), "IndexSizeBytes": sum(sizes)}
