@@ -142,10 +142,11 @@ class GlueService:
         check_capacity(request)
         check_session_policy(request.get("ExecutionRoleSessionPolicy"))
         queued = request.get("JobRunQueuingEnabled", job.get("JobRunQueuingEnabled", False))
-        if not queued and len(self._active(name)) >= _slots(job):
+        free = len(self._active(name)) < _slots(job)
+        if not free and not queued:
             raise ServiceError("ConcurrentRunsExceededException", f"Concurrent runs exceeded for {name}")
         settings = self._settings(job, request)
-        record = self._record(job, request)
+        record = self._record(job, request, "STARTING" if free else "WAITING")
         run = JobRun(record, settings, self._options, self._clients, self._admit)
         self._runs[name].insert(0, run)
         run.start()
@@ -177,7 +178,7 @@ class GlueService:
         policy = request.get("ExecutionRoleSessionPolicy")
         return RunSettings(job_id, script, job["Role"], merged, timeout, lines, policy)
 
-    def _record(self, job: Request, request: Request) -> Request:
+    def _record(self, job: Request, request: Request, state: str) -> Request:
         now, size = time.time(), capacity(job, request)
         echoed = ("Arguments", "JobRunQueuingEnabled", "ExecutionRoleSessionPolicy", "SecurityConfiguration")
         return {
@@ -187,7 +188,7 @@ class GlueService:
             "JobMode": job["JobMode"],
             "StartedOn": now,
             "LastModifiedOn": now,
-            "JobRunState": "STARTING",
+            "JobRunState": state,
             **{name: request[name] for name in echoed if name in request},
             "PredecessorRuns": [],
             "AllocatedCapacity": int(size["MaxCapacity"]),

@@ -10,6 +10,7 @@ import os
 import re
 import runpy
 import sys
+import threading
 import traceback
 from importlib import metadata
 from pathlib import Path
@@ -61,6 +62,16 @@ def _satisfies(installed: str, versions: str) -> bool:
     return installed in SpecifierSet(versions)
 
 
+def end_with_the_sandbox() -> None:
+    """Ends this process when the sandbox does, however that ends; Spark's JVM and workers then follow."""
+
+    def wait() -> None:
+        os.read(int(os.environ["SANDBOX_GLUE_LIFELINE"]), 1)
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def report_error(message: str) -> None:
     """Leaves the run's ErrorMessage, one line, for the sandbox."""
     Path(os.environ["SANDBOX_GLUE_ERROR_FILE"]).write_text(message, encoding="utf-8")
@@ -74,6 +85,7 @@ def error_line(error: BaseException) -> str:
 
 def main() -> int:
     """Exit status of the script: what it exits with, 1 for an uncaught exception."""
+    end_with_the_sandbox()
     for requirement in filter(None, os.environ.get("SANDBOX_GLUE_PYTHON_MODULES", "").split(",")):
         if problem := missing_module(requirement):
             report_error(problem)

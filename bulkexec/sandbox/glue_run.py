@@ -1,6 +1,7 @@
 """One Glue job run: a real Spark driver in a process session of its own, and the thread that watches it."""
 
 import logging
+import os
 import shutil
 import subprocess
 import threading
@@ -80,8 +81,8 @@ class JobRun:
         """Glue's JobRun structure as of now."""
         with self._lock:
             record = dict(self._record)
-        if self._began is not None and record["JobRunState"] not in ENDED:
-            record["ExecutionTime"] = int(time.monotonic() - self._began)
+        if record["JobRunState"] not in ENDED:
+            record["ExecutionTime"] = int(self._running_seconds())
         return record
 
     def request_stop(self) -> bool:
@@ -104,6 +105,12 @@ class JobRun:
         with self._lock:
             self._record.update(members, LastModifiedOn=time.time())
 
+    def _advance(self, state: str) -> None:
+        """On to the next state, unless a stop has been asked for."""
+        with self._lock:
+            if self._record["JobRunState"] != "STOPPING":
+                self._record.update(JobRunState=state, LastModifiedOn=time.time())
+
     def _drive(self) -> None:
         directory = self._options.work_dir / "glue" / self.id
         try:
@@ -120,6 +127,7 @@ class JobRun:
         while not self._admitted(self):
             if self._stop.wait(POLL_SECONDS):
                 return "STOPPED", ""
+        self._advance("STARTING")
         staged = self._stage(directory)
         if self._stop.is_set():
             return "STOPPED", ""
@@ -139,18 +147,18 @@ class JobRun:
 
     def _execute(self, staged: Staged) -> int:
         """Runs the driver to its end; its exit code, negative for a signal."""
-        process = subprocess.Popen(  # noqa: S603 - our own interpreter and launcher; the script is the user's purpose
-            staged.command,
-            env=staged.environment,
-            cwd=staged.directory / "tmp",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        self._session, self._began = process.pid, time.monotonic()
-        if not self._stop.is_set():
-            self._update(JobRunState="RUNNING")
+        lifeline, held = os.pipe()
+        try:
+            process = _launched(staged, lifeline)
+            self._session, self._began = process.pid, time.monotonic()
+            self._advance("RUNNING")
+            self._watch(process, staged)
+        finally:
+            os.close(lifeline)
+            os.close(held)
+        return process.returncode
+
+    def _watch(self, process: "subprocess.Popen[bytes]", staged: Staged) -> None:
         executor = f"g-{self.id[-40:]}"
         output = RunOutput(
             self._clients.logs, self.id, executor, process, staged.directory, self._settings.lines_per_event
@@ -160,10 +168,12 @@ class JobRun:
             self._enforce(process.pid)
         # The JVM and its Python workers can outlive a driver that was killed.
         kill_session(process.pid)
-        self._update(ExecutionTime=round(time.monotonic() - self._began))
+        self._update(ExecutionTime=round(self._running_seconds()))
         if not self._closed.is_set():
             output.drain()
-        return process.returncode
+
+    def _running_seconds(self) -> float:
+        return 0.0 if self._began is None else time.monotonic() - self._began
 
     def _enforce(self, session: int) -> None:
         """Ends the run when it was asked to stop or has run out of time."""
@@ -172,7 +182,7 @@ class JobRun:
             self._kill_at = now + self._options.stop_grace_seconds
             if self._options.stop_grace_seconds:
                 terminate_session(session)
-        if self._kill_at is None and self._began is not None and now - self._began > self._settings.timeout_seconds:
+        if self._kill_at is None and self._running_seconds() > self._settings.timeout_seconds:
             self._timed_out, self._kill_at = True, now
         if self._kill_at is not None and now >= self._kill_at:
             kill_session(session)
@@ -200,3 +210,17 @@ class JobRun:
                 self._record["ErrorMessage"] = message
             if self._record.get("ExecutionClass") == "FLEX":
                 self._record["DPUSeconds"] = self._record["MaxCapacity"] * max(self._record["ExecutionTime"], 60.0)
+
+
+def _launched(staged: Staged, lifeline: int) -> "subprocess.Popen[bytes]":
+    """The driver, in a session of its own. It ends itself when the other end of `lifeline` closes with the sandbox."""
+    return subprocess.Popen(  # noqa: S603 - our own interpreter and launcher; the script is the user's purpose
+        staged.command,
+        env={**staged.environment, "SANDBOX_GLUE_LIFELINE": str(lifeline)},
+        cwd=staged.directory / "tmp",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pass_fds=[lifeline],
+        start_new_session=True,
+    )
