@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Literal
 
-from bulkexec.cost import item_size_bytes
+from bulkexec.sandbox.sizes import size_of
 
 Kind = Literal["read", "write"]
 Record = dict[str, Any]
@@ -75,7 +75,7 @@ def write_charge(table: Record, before: Item | None, after: Item | None, transac
 
     In a transaction the table's share is double; indexes follow asynchronously at the plain price.
     """
-    size_bytes = max(item_size_bytes(before or {}), item_size_bytes(after or {}))
+    size_bytes = max(size_of(before), size_of(after))
     return Charge(
         "write",
         write_units(size_bytes) * (2 if transactional else 1),
@@ -97,10 +97,10 @@ def index_write_units(table: Record, index: Record, before: Item | None, after: 
     if old == new:
         return 0.0
     if old is None or new is None:
-        return write_units(item_size_bytes(old or new or {}))
+        return write_units(size_of(old or new))
     if any(old[name] != new[name] for name in key_names(index)):
-        return write_units(item_size_bytes(old)) + write_units(item_size_bytes(new))
-    return write_units(max(item_size_bytes(old), item_size_bytes(new)))
+        return write_units(size_of(old)) + write_units(size_of(new))
+    return write_units(max(size_of(old), size_of(new)))
 
 
 def key_names(holder: Record) -> list[str]:

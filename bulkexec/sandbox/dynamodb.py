@@ -21,6 +21,7 @@ from bulkexec.sandbox.options import SandboxOptions
 from bulkexec.sandbox.read_handlers import ReadHandlers
 from bulkexec.sandbox.recovery import Recovery
 from bulkexec.sandbox.service import ServiceError
+from bulkexec.sandbox.sizes import forget_sizes, size_of
 from bulkexec.sandbox.statement_handlers import StatementHandlers
 from bulkexec.sandbox.stats import Stats
 from bulkexec.sandbox.throughput import Throughput
@@ -34,6 +35,7 @@ def take_over(options: SandboxOptions, stats: Stats) -> None:
     shelves = Shelves()
     meter = Meter(Throughput(options.burst_seconds), stats, Writes(shelves))
     emulated._evaluate_condition = Conditions().evaluate
+    emulated._item_size_bytes = size_of
     with_canonical_keys()
     for operation, overlay in _overlays(meter, shelves).items():
         name = _function_name(operation)
@@ -72,6 +74,7 @@ def _function_name(operation: str) -> str:
 
 def _answering(overlay: Overlay, original: Handler) -> Handler:
     def handler(request: Request) -> Answer:
+        forget_sizes()
         try:
             return overlay(original, request)
         except ServiceError as error:

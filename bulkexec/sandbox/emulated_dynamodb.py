@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import ministack.services.dynamodb as emulated
 
-from bulkexec.cost import item_size_bytes
 from bulkexec.sandbox.capacity import Item, Record
 from bulkexec.sandbox.service import ServiceError
 from bulkexec.sandbox.shelf import Shelf
+from bulkexec.sandbox.sizes import size_of
 
 Answer = tuple[int, dict[str, str], bytes]
 """HTTP status, headers and body."""
@@ -136,9 +136,9 @@ class Writes:
         if self._rehearsed is not None:
             self._rehearsed[id(table), partition, sort] = item
             return Target(table, partition, sort).item()
-        size_bytes = table["TableSizeBytes"] + item_size_bytes(item)
+        size_bytes = table["TableSizeBytes"] + size_of(item)
         old: Item | None = self._set(table, partition, sort, item)
-        table["TableSizeBytes"] = size_bytes - item_size_bytes(old or {})
+        table["TableSizeBytes"] = size_bytes - size_of(old)
         self._shelves.note(table, partition, sort, item)
         return old
 
@@ -149,7 +149,7 @@ class Writes:
             return Target(table, partition, sort).item()
         size_bytes = table["TableSizeBytes"]
         old: Item | None = self._remove(table, partition, sort)
-        table["TableSizeBytes"] = size_bytes - item_size_bytes(old or {})
+        table["TableSizeBytes"] = size_bytes - size_of(old)
         return old
 
     def emit(self, *arguments: Any, **options: Any) -> None:
@@ -160,7 +160,7 @@ class Writes:
 
 def _recount(table: Record) -> None:
     items = [item for row in table["items"].values() for item in row.values()]
-    table["ItemCount"], table["TableSizeBytes"] = len(items), sum(map(item_size_bytes, items))
+    table["ItemCount"], table["TableSizeBytes"] = len(items), sum(map(size_of, items))
 
 
 def with_canonical_keys() -> None:

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 import ministack.services.dynamodb as emulated
 import msgspec
 
-from bulkexec.cost import item_size_bytes
 from bulkexec.sandbox.capacity import Charge, Item, Record, index_entry, read_units
 from bulkexec.sandbox.emulated_dynamodb import Answer, Shelves, Target, emptied, table_of, target_of
 from bulkexec.sandbox.expressions import check_expressions
 from bulkexec.sandbox.metering import Handler, Meter, Metered, Request, consumed, consumed_by_table, with_members
 from bulkexec.sandbox.scan import read_charge, scan
+from bulkexec.sandbox.sizes import size_of
 
 MOST_BATCH_GET_BYTES = 16 * 1024 * 1024
 
@@ -25,7 +25,7 @@ class KeyRequest(NamedTuple):
 
     def metered(self, factor: int = 1) -> Metered:
         """What reading it costs."""
-        units = factor * read_units(item_size_bytes(self.target.item() or {}), self.consistent)
+        units = factor * read_units(size_of(self.target.item()), self.consistent)
         return Metered(self.name, self.target, Charge("read", units, transactional=factor > 1))
 
 
@@ -100,7 +100,7 @@ class ReadHandlers:
         check_expressions(request, table)
         index = emulated._index_def(table, request["IndexName"]) if "IndexName" in request else None
         entries = [index_entry(table, index, item) if index else item for item in self._evaluated]
-        size_bytes = sum(item_size_bytes(entry or {}) for entry in entries)
+        size_bytes = sum(size_of(entry) for entry in entries)
         return with_members(answer, self._pay(table, index, request, size_bytes))
 
     def scan(self, original: Handler, request: Request) -> Answer:
@@ -135,7 +135,7 @@ def _fitting(requests: list[KeyRequest]) -> list[KeyRequest]:
     """As many from the front as an answer can hold."""
     size_bytes = 0
     for position, one in enumerate(requests):
-        size_bytes += item_size_bytes(one.target.item() or {})
+        size_bytes += size_of(one.target.item())
         if size_bytes > MOST_BATCH_GET_BYTES and position:
             return requests[:position]
     return requests

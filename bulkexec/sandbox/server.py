@@ -8,23 +8,27 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from bulkexec.sandbox import asgi
+from bulkexec.sandbox import asgi, live_tail, validation
+from bulkexec.sandbox.account_services import AutoScalingService, PricingService, QuotasService
 from bulkexec.sandbox.asgi import App, Receive, Request, Scope, Send
 from bulkexec.sandbox.faults import FaultRule, Faults
+from bulkexec.sandbox.glue import GlueService
+from bulkexec.sandbox.logs import LogsService
 from bulkexec.sandbox.options import SandboxOptions
 from bulkexec.sandbox.service import Service, ServiceError
 from bulkexec.sandbox.stats import Stats
+
+LIVE_TAIL = "Logs_20140328.StartLiveTail"
 
 
 class Overlay:
     """ASGI application: the control endpoint, faults, our own services, and the emulator for the rest."""
 
-    def __init__(self, emulator: App, services: Mapping[str, Service], faults: Faults, stats: Stats) -> None:
+    def __init__(self, emulator: App, services: "OwnServices", faults: Faults, stats: Stats) -> None:
         self._emulator, self._services, self._faults, self._stats = emulator, services, faults, stats
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,16 +71,21 @@ class Overlay:
         reset_connection(scope)
 
     async def _answer(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
-        service = self._services.get(request.target.partition(".")[0])
-        if service is None:
-            await self._emulator(scope, asgi.replay(request.body, receive), send)
-            return
         try:
-            answer = await asyncio.to_thread(service.handle, request.operation, request.json())
+            await self._answered(scope, request, receive, send)
         except ServiceError as error:
             await asgi.send_error(send, request, error)
-            return
-        await asgi.send_json(send, answer)
+
+    async def _answered(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
+        service = self._services.of(request.target)
+        if validation.knows(request.target):
+            validation.validate(request.target, request.json())
+        if request.target == LIVE_TAIL:
+            await self._services.live_tail(request.json(), send, receive)
+        elif service is not None:
+            await asgi.send_json(send, await asyncio.to_thread(service.handle, request.operation, request.json()))
+        else:
+            await self._emulator(scope, asgi.replay(request.body, receive), send)
 
     async def _control(self, request: Request, send: Send) -> None:
         try:
@@ -106,9 +115,32 @@ async def _swallow(_message: asgi.Message) -> None:
     """An answer that gets lost."""
 
 
-def own_services(options: SandboxOptions) -> dict[str, Service]:
-    """The services answered here rather than by the emulator, by the prefix of X-Amz-Target."""
-    return {}
+class OwnServices:
+    """The services answered here rather than by the emulator, by X-Amz-Target or by its prefix."""
+
+    def __init__(self, options: SandboxOptions) -> None:
+        self._options = options
+        self._glue = GlueService(options, options.endpoint)
+        self._by_target: dict[str, Service] = {
+            "AWSGlue": self._glue,
+            "AWSPriceListService": PricingService(),
+            "ServiceQuotasV20190624": QuotasService(options),
+            "AnyScaleFrontendService": AutoScalingService(options),
+        }
+        logs = LogsService(options)
+        self._by_target |= {f"Logs_20140328.{operation}": logs for operation in logs.operations}
+
+    def of(self, target: str) -> Service | None:
+        """The service that answers a target, if it is one of ours."""
+        return self._by_target.get(target) or self._by_target.get(target.partition(".")[0])
+
+    async def live_tail(self, request: dict[str, Any], send: Send, receive: Receive) -> None:
+        """Streams StartLiveTail."""
+        await live_tail.stream(request, send, receive, self._options)
+
+    def close(self) -> None:
+        """Ends every process they started."""
+        self._glue.close()
 
 
 def emulator(options: SandboxOptions, stats: Stats) -> App:
@@ -145,13 +177,18 @@ async def serve(options: SandboxOptions, listening_fd: int) -> None:
 
     note_connections()
     stats = Stats()
-    overlay = Overlay(emulator(options, stats), own_services(options), Faults(options.fault_seed), stats)
+    application = emulator(options, stats)
+    services = OwnServices(options)
     config = Config()
     config.bind = [f"fd://{listening_fd}"]
     config.loglevel = "ERROR"
     config.graceful_timeout = 0.2
     config.keep_alive_timeout = 600
-    await hypercorn.asyncio.serve(overlay, config, shutdown_trigger=_stop_signal())
+    try:
+        overlay = Overlay(application, services, Faults(options.fault_seed), stats)
+        await hypercorn.asyncio.serve(overlay, config, shutdown_trigger=_stop_signal())
+    finally:
+        services.close()
 
 
 def _stop_signal() -> Any:

@@ -5,7 +5,6 @@ from typing import Any
 
 import ministack.services.dynamodb as emulated
 
-from bulkexec.cost import item_size_bytes
 from bulkexec.sandbox.capacity import Charge, Item, Record, read_units
 from bulkexec.sandbox.emulated_dynamodb import Answer, Target, table_of, target_of
 from bulkexec.sandbox.metering import (
@@ -19,6 +18,7 @@ from bulkexec.sandbox.metering import (
     with_members,
 )
 from bulkexec.sandbox.service import ServiceError
+from bulkexec.sandbox.sizes import size_of
 
 Parsed = dict[str, Any]
 
@@ -71,7 +71,7 @@ class StatementHandlers:
         if answer[0] != 200:
             return answer
         items = _evaluated(parsed, table)
-        units = read_units(sum(map(item_size_bytes, items)), bool(request.get("ConsistentRead")))
+        units = read_units(sum(map(size_of, items)), bool(request.get("ConsistentRead")))
         metering = [Metered(parsed["table"], Target(table, "", ""), Charge("read", units))]
         self._meter.check(metering)
         return with_members(answer, consumed(request, self._meter.spend(metering)))
