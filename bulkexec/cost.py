@@ -6,7 +6,7 @@ Formulas are those of the DynamoDB developer guide, "Item sizes and formats" and
 import base64
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from math import ceil
 from typing import Any, Final, Literal, NamedTuple
 
@@ -81,7 +81,8 @@ def item_size_bytes(item: Mapping[str, Mapping[str, Any]]) -> int:
     """Size of a typed item as DynamoDB meters it: every attribute name in UTF-8 plus its value.
 
     Binary values may be base64 text (as on the wire) or bytes (as boto3 gives them). Numbers are documented as
-    approximate, so the result can be off by a byte for each of them. Raises ValueError on an unknown type.
+    approximate, so the result can be off by a byte for each of them. Raises ValueError on
+    anything but typed values.
     """
     return sum(_text_bytes(name) + _value_bytes(value) for name, value in item.items())
 
@@ -300,11 +301,10 @@ def _duration(seconds: float) -> str:
 
 
 def _value_bytes(value: Mapping[str, Any]) -> int:
-    (tag, content) = next(iter(value.items()))
-    sizer = _SIZERS.get(tag)
-    if sizer is None or len(value) != 1:
-        raise ValueError(f"not a DynamoDB-typed value: {sorted(value)}")
-    return sizer(content)
+    for tag, content in value.items():
+        if len(value) == 1 and tag in _SIZERS:
+            return _SIZERS[tag](content)
+    raise ValueError(f"not a DynamoDB-typed value: {sorted(value)}")
 
 
 def _text_bytes(text: str) -> int:
@@ -317,17 +317,24 @@ def _number_bytes(text: str) -> int:
     The guide says "approximately 1 byte per two significant digits + 1"; the alignment is what has been measured
     (github.com/zaccharles/dynamodb-calculator, and dynalite, which is tested against the service).
     """
-    sign, digits, exponent = Decimal(text).as_tuple()
+    sign, digits, exponent = _decimal(text).as_tuple()
     coefficient = "".join(map(str, digits)).lstrip("0")
     significant = coefficient.rstrip("0")
+    if not isinstance(exponent, int):  # as_tuple gives a letter for infinity and NaN
+        raise ValueError(f"not a DynamoDB number: {text}")
     if not significant:
         return 1
-    if not isinstance(exponent, int):
-        raise ValueError(f"not a DynamoDB number: {text}")
     low = exponent + len(coefficient) - len(significant)
     high = low + len(significant)
     pairs = (high + high % 2 - low + low % 2) // 2
     return min(1 + pairs + sign, MAX_NUMBER_BYTES)
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation as error:
+        raise ValueError(f"not a DynamoDB number: {text}") from error
 
 
 def _binary_bytes(content: str | bytes | bytearray) -> int:

