@@ -75,7 +75,7 @@ def is_number(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Size:
-    """size(path): bytes of a string or binary, members of a set, list or map."""
+    """size(path): length of a string, bytes of binary, members of a set, list or map."""
 
     path: Path
 
