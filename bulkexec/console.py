@@ -93,9 +93,7 @@ def _size(table: Table) -> str:
     if not table.item_count:
         return f"not known yet: DescribeTable says 0 items, {table.billing}"
     indexes = {0: "no index", 1: "1 index"}.get(len(table.indexes), f"{len(table.indexes)} indexes")
-    return (
-        f"{table.item_count:,} items, {_bytes(table.size_bytes)}, {table.billing}, {indexes}   (up to 6 h old)"
-    )
+    return f"{table.item_count:,} items, {_bytes(table.size_bytes)}, {table.billing}, {indexes}   (up to 6 h old)"
 
 
 def _bytes(size: float) -> str:
@@ -237,9 +235,10 @@ class Progress:
         counts, share = self._counts, self._share or 0.0
         filled = int(share * BAR_CELLS)
         table = self._plan.work.scope.table.name
+        elapsed, bar = duration(time.monotonic() - self._began), "#" * filled + "-" * (BAR_CELLS - filled)
         lines = [
-            f"{self._plan.command} {table}   job {self._job}   {self._state}   {duration(time.monotonic() - self._began)}",
-            f"[{'#' * filled}{'-' * (BAR_CELLS - filled)}]  {100 * share:.1f} %   segments {self._done}/{self._plan.segments}",
+            f"{self._plan.command} {table}   job {self._job}   {self._state}   {elapsed}",
+            f"[{bar}]  {100 * share:.1f} %   segments {self._done}/{self._plan.segments}",
             self._happened(counts),
             f"{self._units_rate:,.0f} units/s   about {self._left} left",
         ]

@@ -52,9 +52,7 @@ def create_table(client: Any, name: str) -> None:
     except client.exceptions.ResourceInUseException:
         return
     client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1})
-    client.update_time_to_live(
-        TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires_at"}
-    )
+    client.update_time_to_live(TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires_at"})
 
 
 class ControlTable:

@@ -13,7 +13,7 @@ from bulkexec.model import Index, KeyAttribute, Table
 from bulkexec.wire import CREDENTIAL_CODES, EXPIRED_CODES, THROTTLE_CODES, access_sentence
 
 CLIENT_CONFIG = Config(connect_timeout=3, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 3})
-"""For the few control-plane calls a person waits for; botocore's default would try an unreachable endpoint for minutes."""
+"""For calls a person waits for; botocore's default would try an unreachable endpoint for minutes."""
 
 USABLE = ("ACTIVE", "UPDATING")
 
@@ -35,7 +35,7 @@ def user_errors(doing: str) -> Iterator[None]:
         raise errors.BadArgument("no AWS region is set", fix="give --region or set AWS_REGION") from error
     except botocore.exceptions.ProfileNotFound as error:
         raise errors.BadArgument(str(error), fix="check --profile and AWS_PROFILE") from error
-    except botocore.exceptions.HTTPClientError as error:
+    except (botocore.exceptions.HTTPClientError, botocore.exceptions.ConnectionError) as error:
         endpoint = error.kwargs.get("endpoint_url", "the AWS endpoint")
         raise errors.Unreachable(
             f"cannot reach {endpoint} to {doing}", fix="check AWS_ENDPOINT_URL, the region and the network"
@@ -75,7 +75,8 @@ def describe(session: boto3.Session, name_or_arn: str) -> Table:
             facts = client.describe_table(TableName=name)["Table"]
         except client.exceptions.ResourceNotFoundException as error:
             raise errors.TableMissing(
-                f"table {name} does not exist in {client.meta.region_name}", fix="check the name, --region and --profile"
+                f"table {name} does not exist in {client.meta.region_name}",
+                fix="check the name, --region and --profile",
             ) from error
     if facts["TableStatus"] not in USABLE:
         raise errors.TableUnusable(f"table {name} is {facts['TableStatus']}", fix="wait until it is ACTIVE")

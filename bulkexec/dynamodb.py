@@ -224,7 +224,9 @@ class Writer:
         outcome, attempts = Outcome(), self.retry.start()
         pending, doubtful = list(writes), False
         while pending:
-            body = encode({"Statements": [self._statement(write) for write in pending], "ReturnConsumedCapacity": "TOTAL"})
+            body = encode(
+                {"Statements": [self._statement(write) for write in pending], "ReturnConsumedCapacity": "TOTAL"}
+            )
             content, lost = self.calls.call("BatchExecuteStatement", body, on_throttle)
             doubtful = doubtful or lost
             answer = _statements.decode(content)
@@ -242,10 +244,11 @@ class Writer:
 
     def _statement(self, write: Write) -> dict[str, Any]:
         condition = self.work.scope.guard_statement
-        assert isinstance(write, Delete) and condition is not None
+        assert isinstance(write, Delete)
+        assert condition is not None
         key = _raw_object.decode(write.key)
         where = " AND ".join(f"{_quote(name)} = ?" for name in self._keys)
-        text = f"DELETE FROM {_quote(self.work.scope.table.name)} WHERE {where} AND ({condition.text})"
+        text = f"DELETE FROM {_quote(self.work.scope.table.name)} WHERE {where} AND ({condition.text})"  # noqa: S608 - names are quoted, values are parameters
         return {"Statement": text, "Parameters": [key[name] for name in self._keys] + list(condition.parameters)}
 
     def _sort(
@@ -273,7 +276,11 @@ class Writer:
     def _one_by_one(self, writes: Sequence[Write], on_throttle: Callable[[], None]) -> Outcome:
         (write,) = writes
         assert isinstance(write, Delete)
-        body: dict[str, Any] = {"TableName": self.work.scope.table.name, "Key": write.key, "ReturnConsumedCapacity": "TOTAL"}
+        body: dict[str, Any] = {
+            "TableName": self.work.scope.table.name,
+            "Key": write.key,
+            "ReturnConsumedCapacity": "TOTAL",
+        }
         if self.work.guarded and self.work.scope.guard is not None:
             body |= _condition(self.work.scope.guard)
         outcome = Outcome()

@@ -294,4 +294,3 @@ def run_segments(run: Run, numbers: Iterable[int]) -> list[SegmentRecord]:
     if failed:
         raise failed[0]
     return records
-

@@ -32,8 +32,8 @@ class Request:
     """What was asked for on the command line, beyond the command's own arguments."""
 
     table: str
-    filter: Filter = Filter()
-    options: Options = Options()
+    filter: Filter
+    options: Options
     runtime: str = "auto"
     segments: int | None = None
     resume_token: str | None = None
@@ -172,9 +172,7 @@ def _run_local(caller: Caller, begin: Launch, job: local.JobFile | None = None) 
     with signals, Progress(caller.terminal, begin.plan, job.id, verb) as progress:
         watch = local.Watch(totals, checkpoints, progress.update)
         with watch:
-            report = local.run_local(
-                begin.plan, caller.session, job.id, checkpoints, signals.draining.is_set, totals
-            )
+            report = local.run_local(begin.plan, caller.session, job.id, checkpoints, signals.draining.is_set, totals)
     return _finish(caller, begin, replace(report, duration_seconds=report.duration_seconds + job.seconds))
 
 
@@ -200,7 +198,9 @@ def _run_glue(caller: Caller, begin: Launch) -> Report:
 
 def _follow(caller: Caller, begin: Launch, service: glue.GlueRuntime, run: glue.JobRun) -> Report:
     verb = load(begin.plan.command).verb
-    caller.terminal.say(f"job {begin.job_id} is job run {run.id}; it goes on if this client ends: bulkexec attach {begin.job_id}")
+    caller.terminal.say(
+        f"job {begin.job_id} is job run {run.id}; it goes on if this client ends: bulkexec attach {begin.job_id}"
+    )
     signals = DrainSignals(lambda count: _drain_words(caller.terminal, count, local=False))
     with signals, Progress(caller.terminal, begin.plan, begin.job_id, verb) as progress:
         report = service.follow(begin.plan, run, signals, progress.update, caller.terminal.say)
@@ -235,4 +235,3 @@ def _again(caller: Caller, plan: Plan, job_id: str, deployment: Deployment | Non
     prices = fetch_prices(caller.session, table.region, table.table_class)
     caller.terminal.say(f"RESUME  {plan.command}  {table.name}   job {job_id}   plan {plan.id}")
     return Launch(plan, prices, job_id, deployment, None)
-

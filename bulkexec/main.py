@@ -47,8 +47,13 @@ def cli(ctx: click.Context, debug: bool) -> None:
 _ACCOUNT = [
     click.Option(["--profile"], help="AWS profile."),
     click.Option(["--region"], help="AWS region; an ARN's region wins."),
-    click.Option(["--output"], type=click.Choice(["text", "json"]), default="text", show_default=True,
-                 help="json: one JSON report on stdout, all text on stderr."),
+    click.Option(
+        ["--output"],
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="json: one JSON report on stdout, all text on stderr.",
+    ),
 ]
 
 _SELECTION = [
@@ -56,22 +61,36 @@ _SELECTION = [
     click.Option(["--where"], help="Filter in SQL syntax, e.g. \"status = 'EXPIRED' AND size(tags) > 2\"."),
     click.Option(["--filter-expression"], help="Filter as a DynamoDB FilterExpression."),
     click.Option(["--expression-names"], metavar="JSON", help="ExpressionAttributeNames for --filter-expression."),
-    click.Option(["--expression-values"], metavar="JSON", help="ExpressionAttributeValues, typed, for --filter-expression."),
+    click.Option(
+        ["--expression-values"], metavar="JSON", help="ExpressionAttributeValues, typed, for --filter-expression."
+    ),
 ]
 
 _RUNNING = [
-    click.Option(["--runtime"], type=click.Choice(["auto", "local", "glue"]), default="auto", show_default=True,
-                 help="Where it runs; auto takes this process for small work."),
+    click.Option(
+        ["--runtime"],
+        type=click.Choice(["auto", "local", "glue"]),
+        default="auto",
+        show_default=True,
+        help="Where it runs; auto takes this process for small work.",
+    ),
     click.Option(["--segments"], type=int, help="TotalSegments of the scan; chosen by the table's size if left out."),
     click.Option(["--read-rate"], metavar="UNITS/S", help="Read units a second for each process."),
-    click.Option(["--max-items"], type=int, help="Stop at the first page boundary at or past so many items; resumable."),
+    click.Option(
+        ["--max-items"], type=int, help="Stop at the first page boundary at or past so many items; resumable."
+    ),
     click.Option(["--resume-token"], metavar="TOKEN", help="Go on where an earlier run stopped."),
 ]
 
 _MUTATING = [
     click.Option(["--write-rate"], metavar="UNITS/S", help="Write units a second for each process."),
-    click.Option(["--strategy"], type=click.Choice(["native", "sequential"]), default="native", show_default=True,
-                 help="Batches where conditions allow, or one request an item."),
+    click.Option(
+        ["--strategy"],
+        type=click.Choice(["native", "sequential"]),
+        default="native",
+        show_default=True,
+        help="Batches where conditions allow, or one request an item.",
+    ),
     click.Option(["--dry-run"], is_flag=True, help="Do all but write; exact counts."),
     click.Option(["--yes"], is_flag=True, help="Do not ask for confirmation."),
 ]
@@ -86,7 +105,11 @@ def bulk_command(kind: type[Command]) -> click.Command:
     params += [*(_MUTATING if kind.mutates else []), *_ACCOUNT]
     text = (kind.__doc__ or "").strip()
     return click.Command(
-        kind.name, params=list(params), help=_kept_as_it_is(text), short_help=text.split("\n", 1)[0], callback=_runner(kind)
+        kind.name,
+        params=list(params),
+        help=_kept_as_it_is(text),
+        short_help=text.split("\n", 1)[0],
+        callback=_runner(kind),
     )
 
 
@@ -124,9 +147,7 @@ def _runner(kind: type[Command]) -> Any:
 def _launch(caller: Any, bulk: Command, given: dict[str, Any]) -> Any:
     from bulkexec.launch import Request, launch
 
-    chosen = Filter(
-        given["where"], given["filter_expression"], given["expression_names"], given["expression_values"]
-    )
+    chosen = Filter(given["where"], given["filter_expression"], given["expression_names"], given["expression_values"])
     read_rate, write_rate = given["read_rate"], given.get("write_rate")
     options = Options(
         read_rate=None if read_rate is None else parse_rate(read_rate, "read"),
@@ -137,7 +158,13 @@ def _launch(caller: Any, bulk: Command, given: dict[str, Any]) -> Any:
         strategy=given.get("strategy", "native"),
     )
     request = Request(
-        given["table"], chosen, options, given["runtime"], given["segments"], given["resume_token"], given.get("yes", False)
+        given["table"],
+        chosen,
+        options,
+        given["runtime"],
+        given["segments"],
+        given["resume_token"],
+        given.get("yes", False),
     )
     return launch(caller, bulk, request)
 
@@ -203,7 +230,9 @@ cli.add_command(_job_command("attach", "Follow a Glue job that goes on without i
 @click.option("--bucket", help="An existing bucket; made if left out.")
 @click.option("--profile", help="AWS profile.")
 @click.option("--region", help="AWS region.")
-def bootstrap_command(worker_type: str, workers: int, bucket: str | None, profile: str | None, region: str | None) -> None:
+def bootstrap_command(
+    worker_type: str, workers: int, bucket: str | None, profile: str | None, region: str | None
+) -> None:
     """Make or mend what jobs need: bucket, role, control table, log groups, Glue job."""
     from bulkexec.runtimes.deployment import bootstrap
 

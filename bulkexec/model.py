@@ -179,7 +179,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Counts:
-    """Acknowledged counts. `scanned` items were evaluated, `matched` passed the filter; units as DynamoDB metered them."""
+    """Acknowledged counts: `scanned` items were evaluated, `matched` passed the filter; units are as metered."""
 
     scanned: int = 0
     matched: int = 0

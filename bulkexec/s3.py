@@ -156,7 +156,8 @@ def item_line(item: bytes) -> bytes:
 def write_manifest(objects: Objects, place: Location, table: Table, files: Sequence[DataFile], started: float) -> None:
     """Write manifest-files.json and manifest-summary.json with their checksums below `place`."""
     lines = [
-        {"itemCount": file.items, "md5Checksum": file.md5, "etag": file.etag, "dataFileS3Key": file.key} for file in files
+        {"itemCount": file.items, "md5Checksum": file.md5, "etag": file.etag, "dataFileS3Key": file.key}
+        for file in files
     ]
     _checked(objects, place, "manifest-files", b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
     _checked(objects, place, "manifest-summary", msgspec.json.encode(_summary(place, table, files, started)))

@@ -75,7 +75,7 @@ class Fault(Exception):
     def __init__(self, code: str, message: str, *, status: int = 400, reasons: tuple[str, ...] = ()) -> None:
         super().__init__(f"{code}: {message}")
         self.code, self.message, self.status, self.reasons = code, message, status, reasons
-        self.lost = code in LOST_CODES and code != NO_CONNECTION or status >= 500
+        self.lost = (code in LOST_CODES and code != NO_CONNECTION) or status >= 500
 
     @property
     def throttle(self) -> bool:
@@ -132,9 +132,10 @@ class HttpWire:
         try:
             answer = self._http.send(request)
             content = answer.content
-        except botocore.exceptions.HTTPClientError as error:
+        except (botocore.exceptions.HTTPClientError, botocore.exceptions.ConnectionError) as error:
             # A connection that could not be made carried nothing; all others may have had their effect.
-            lost = not isinstance(error, botocore.exceptions.EndpointConnectionError)
+            unmade = (botocore.exceptions.EndpointConnectionError, botocore.exceptions.ConnectTimeoutError)
+            lost = not isinstance(error, unmade)
             raise Fault("ConnectionLost" if lost else NO_CONNECTION, str(error)) from error
         _check_crc(answer.headers, content)
         if answer.status_code == 200:
@@ -212,7 +213,9 @@ class Refusals:
     def error(self, fault: Fault) -> errors.BulkexecError:
         """The error of this fault."""
         if fault.code == "AccessDeniedException":
-            return errors.AccessDenied(access_sentence(fault.message), fix="bulkexec doctor; grant the action named above")
+            return errors.AccessDenied(
+                access_sentence(fault.message), fix="bulkexec doctor; grant the action named above"
+            )
         if fault.code == "ResourceNotFoundException":
             return errors.TableMissing(f"table {self.what} does not exist in {self.region}")
         if fault.code in EXPIRED_CODES or fault.code in CREDENTIAL_CODES:

@@ -10,7 +10,7 @@ from bulkexec.command import restore
 from bulkexec.control import ControlTable
 from bulkexec.dynamodb import Reader, Writer
 from bulkexec.engine import FAILURES_KEPT, Cap, Checkpoints, Run, Spills
-from bulkexec.model import Counts, Failure, Plan, Report, SegmentRecord, Status
+from bulkexec.model import Counts, Failure, Plan, SegmentRecord, Status
 from bulkexec.rate import Budget
 from bulkexec.s3 import Location, Objects, Spill
 from bulkexec.wire import HttpWire, Refusals, Retrying
@@ -62,9 +62,7 @@ def _spills(objects: Objects, places: Places, record: SegmentRecord) -> Spills:
 
     # Keys of skipped and failed items are not listed in the record, so a continued segment starts a new series.
     series = record.counts.scanned
-    return Spills(
-        spill(places.rows, len(record.files)), spill(places.skipped, series), spill(places.failed, series)
-    )
+    return Spills(spill(places.rows, len(record.files)), spill(places.skipped, series), spill(places.failed, series))
 
 
 def results_place(plan: Plan) -> Location | None:
@@ -104,7 +102,10 @@ def error_lines(error: BaseException) -> tuple[str, ...]:
 
 def rate_notes(run: Run) -> tuple[str, ...]:
     """What was spent under each limit of ours, as the report shows it."""
-    limited = (("read", run.plan.options.read_rate, run.read_budget), ("write", run.plan.options.write_rate, run.write_budget))
+    limited = (
+        ("read", run.plan.options.read_rate, run.read_budget),
+        ("write", run.plan.options.write_rate, run.write_budget),
+    )
     return tuple(f"{name} rate  {budget.statistics()}" for name, rate, budget in limited if rate is not None)
 
 

@@ -60,7 +60,9 @@ class Deployment:
 
     def describe(self) -> str:
         """For the plan."""
-        return f"Glue {self.glue_version}, {self.workers} x {self.worker_type}, stops at {self.timeout_minutes / 60:g} h"
+        return (
+            f"Glue {self.glue_version}, {self.workers} x {self.worker_type}, stops at {self.timeout_minutes / 60:g} h"
+        )
 
     def job_folder(self, job_id: str) -> Location:
         """Plan, report and lists of one job."""
@@ -154,9 +156,7 @@ def _make_role(session: boto3.Session, partition: str) -> str:
     client = session.client("iam")
     trust = {
         "Version": "2012-10-17",
-        "Statement": [
-            {"Effect": "Allow", "Principal": {"Service": "glue.amazonaws.com"}, "Action": "sts:AssumeRole"}
-        ],
+        "Statement": [{"Effect": "Allow", "Principal": {"Service": "glue.amazonaws.com"}, "Action": "sts:AssumeRole"}],
     }
     try:
         arn: str = client.get_role(RoleName=ROLE_NAME)["Role"]["Arn"]
@@ -172,8 +172,17 @@ def _make_role(session: boto3.Session, partition: str) -> str:
 def _job_policy(partition: str) -> dict[str, Any]:
     """What the job does: tables of the user and the control table, and objects of the bucket and of result places."""
     tables = [
-        "Scan", "Query", "BatchWriteItem", "DeleteItem", "PartiQLDelete", "BatchGetItem", "GetItem", "PutItem",
-        "UpdateItem", "DescribeTable", "DescribeContinuousBackups",
+        "Scan",
+        "Query",
+        "BatchWriteItem",
+        "DeleteItem",
+        "PartiQLDelete",
+        "BatchGetItem",
+        "GetItem",
+        "PutItem",
+        "UpdateItem",
+        "DescribeTable",
+        "DescribeContinuousBackups",
     ]
     return {
         "Version": "2012-10-17",

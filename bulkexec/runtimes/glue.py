@@ -128,9 +128,7 @@ class GlueRuntime:
             state, message = self._wait(run, signals, show)
         return self._report(plan, run, state, message)
 
-    def _wait(
-        self, run: JobRun, signals: DrainSignals, show: Callable[[str, Counts, int], None]
-    ) -> tuple[str, str]:
+    def _wait(self, run: JobRun, signals: DrainSignals, show: Callable[[str, Counts, int], None]) -> tuple[str, str]:
         cancelled = stopped = False
         while True:
             state, message = self._state(run)
@@ -162,7 +160,9 @@ class GlueRuntime:
         if state == "STOPPED":
             error: errors.BulkexecError | None = None
         elif state == "SUCCEEDED":
-            error = errors.ResultMissing("the job run succeeded but left no report", fix=f"bulkexec resume {run.job_id}")
+            error = errors.ResultMissing(
+                "the job run succeeded but left no report", fix=f"bulkexec resume {run.job_id}"
+            )
         else:
             error = errors.JobRunFailed(
                 f"Glue job run {run.id} ended {state}",
@@ -191,5 +191,7 @@ def open_job(session: boto3.Session, job_id: str) -> tuple[GlueRuntime, Plan, Jo
         job = runtime._control.job(job_id)
         data = runtime._objects.get(runtime.deployment.job_folder(job_id) / "plan.json") if job is not None else None
     if job is None or data is None:
-        raise errors.UnknownJob(f"there is no job {job_id} here or in {runtime.deployment.region}", fix="check --region")
+        raise errors.UnknownJob(
+            f"there is no job {job_id} here or in {runtime.deployment.region}", fix="check --region"
+        )
     return runtime, Plan.from_json(data), JobRun(job.run_id, job_id, job.run_number)

@@ -71,7 +71,12 @@ class LogTail:
                 if self._ended.is_set():
                     return
             self._backfill()
-        except (botocore.exceptions.HTTPClientError, urllib3.exceptions.HTTPError, botocore.exceptions.EventStreamError):
+        except (
+            botocore.exceptions.HTTPClientError,
+            botocore.exceptions.ConnectionError,
+            urllib3.exceptions.HTTPError,
+            botocore.exceptions.EventStreamError,
+        ):
             # A session that ended or a connection that was lost (cases C115 C119): fill the gap, begin a new one.
             self._backfill()
             self._ended.wait(RECONNECT_SECONDS)
@@ -96,7 +101,7 @@ class LogTail:
         return (event for event in events if event.get("logStreamName") == self._stream)
 
     def _backfill(self) -> None:
-        """Read from the log group what the tail may have lost. An empty page with a token is not the end (case C122)."""
+        """Read from the log group what the tail may have lost; an empty page with a token is not the end (C122)."""
         request: dict[str, Any] = {
             "logGroupName": self._group,
             "logStreamNames": [self._stream],

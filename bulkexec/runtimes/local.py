@@ -91,8 +91,8 @@ class FileCheckpoints(MemoryCheckpoints):
 class Totals:
     """What this call acknowledged so far, for the progress line. Thread-safe."""
 
-    def __init__(self, counts: Counts = Counts()) -> None:
-        self._lock, self.counts = threading.Lock(), counts
+    def __init__(self) -> None:
+        self._lock, self.counts = threading.Lock(), Counts()
 
     def add(self, counts: Counts) -> None:
         """Add one page's counts."""

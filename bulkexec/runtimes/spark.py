@@ -264,7 +264,9 @@ def _record_batch(task: int, records: list[SegmentRecord], error: str) -> Any:
         for record in records
     ]
     if error:
-        rows.append(dict.fromkeys(("segment", "scanned", "matched", "processed", "done")) | {"task": task, "error": error})
+        rows.append(
+            dict.fromkeys(("segment", "scanned", "matched", "processed", "done")) | {"task": task, "error": error}
+        )
     kinds = {"done": pyarrow.bool_(), "error": pyarrow.string()}
     names = ("task", "segment", "scanned", "matched", "processed", "done", "error")
     schema = pyarrow.schema([(name, kinds.get(name, pyarrow.int64())) for name in names])

@@ -1,0 +1,5 @@
+"""`python -m bulkexec`."""
+
+from bulkexec.main import run
+
+run()
