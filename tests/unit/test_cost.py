@@ -2,7 +2,6 @@
 
 import base64
 from dataclasses import replace
-from math import ceil
 
 import msgspec
 import pytest
@@ -211,7 +210,7 @@ def test_unknown_size_is_said_and_costs_no_invented_dollars():
 
 def test_deleting_with_a_filter_may_write_nothing_or_everything():
     found = priced(mutates=True, work=work_on(ORDERS, filter=EXPIRED))
-    assert found.write_units == (0, ceil(1_024_000 / 1024) + 999 - 0)
+    assert found.write_units == (0, 1999)
     assert found.usd[0] == pytest.approx(125.5 * 0.125e-6)
     assert found.usd[1] == pytest.approx(125.5 * 0.125e-6 + 1999 * 0.625e-6)
 
@@ -296,6 +295,14 @@ def test_glue_waits_for_the_slowest_rate():
     assert reading.usd[0] == pytest.approx((60 + 125.5) * 2 / 3600 * 0.29, rel=0.001)
     capped = priced(replace(ORDERS, max_read_request_units=1), glue=GlueShape("G.1X", 2, flex=True))
     assert capped.usd == pytest.approx(reading.usd)
+
+
+@pytest.mark.parametrize(("segments", "processes"), [(1000, 16), (2, 2)])
+def test_a_rate_is_for_each_process_and_a_segment_is_walked_by_one(segments, processes):
+    options = Options(write_rate=1)
+    plain = priced(mutates=True, segments=segments, options=options).usd[1]
+    found = priced(mutates=True, segments=segments, options=options, glue=GlueShape("G.2X", 3)).usd[1]
+    assert found - plain == pytest.approx((60 + 1999 / processes) * 6 / 3600 * 0.44)
 
 
 def test_an_unknown_worker_type_is_said():
