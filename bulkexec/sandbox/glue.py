@@ -44,6 +44,7 @@ class GlueService:
         self._job_ids: dict[str, str] = {}
         self._tags: dict[str, dict[str, str]] = {}
         self._runs: dict[str, list[JobRun]] = {}
+        self._detached: list[JobRun] = []
         self._operations = {
             "CreateJob": self._create_job,
             "UpdateJob": self._update_job,
@@ -71,7 +72,7 @@ class GlueService:
     def close(self) -> None:
         """Kills every process of every run."""
         with self._lock:
-            runs = [run for runs in self._runs.values() for run in runs]
+            runs = [*self._detached, *(run for runs in self._runs.values() for run in runs)]
         for run in runs:
             run.close()
 
@@ -87,7 +88,7 @@ class GlueService:
         check_job(request)
         self._jobs[name] = self._completed(request, time.time())
         self._job_ids[name] = f"j_{secrets.token_hex(32)}"
-        self._runs.setdefault(name, [])
+        self._runs[name] = []
         self._tags[self._arn(name)] = dict(request.get("Tags", {}))
         return {"Name": name}
 
@@ -133,6 +134,7 @@ class GlueService:
         """Deletes a definition; no error when there is none (API reference). Runs go on, and are no longer listed."""
         name = request["JobName"]
         self._jobs.pop(name, None)
+        self._detached += self._runs.pop(name, [])
         self._tags.pop(self._arn(name), None)
         return {"JobName": name}
 
@@ -153,14 +155,13 @@ class GlueService:
         return {"JobRunId": run.id}
 
     def _active(self, name: str) -> list[JobRun]:
-        return [run for run in self._runs[name] if not run.ended]
+        return [run for run in self._runs.get(name, []) if not run.ended]
 
     def _admit(self, run: JobRun) -> bool:
-        """Whether a run is among the oldest that its job's MaxConcurrentRuns lets run."""
-        name = run.job_name
+        """Whether a run is among the oldest that its job's MaxConcurrentRuns lets run, or its job is gone."""
         with self._lock:
-            slots = _slots(self._jobs.get(name, {}))
-            return run in self._active(name)[-slots:]
+            active = self._active(run.job_name)
+            return run not in active or run in active[-_slots(self._jobs[run.job_name]) :]
 
     def _settings(self, job: Request, request: Request) -> RunSettings:
         merged = {

@@ -84,6 +84,8 @@ class LogsService:
         if names and prefix:
             raise ServiceError("InvalidParameterException", "logStreamNames and logStreamNamePrefix exclude each other")
         existing = logs_store.stream_names(self._options, group)
+        if not set(names or ()) <= set(existing):
+            raise ServiceError("ResourceNotFoundException", "The specified log stream does not exist.")
         return [name for name in existing if (name in names if names else name.startswith(prefix or ""))]
 
 
