@@ -23,6 +23,8 @@ _TYPES = ("B", "NULL", "SS", "BOOL", "L", "BS", "N", "NS", "S", "M")
 _ARGUMENTS = {"attribute_exists": 1, "attribute_not_exists": 1, "attribute_type": 2, "begins_with": 2, "contains": 2}
 _NAMES_OF_FUNCTIONS = (*_ARGUMENTS, "size")
 _MOST_OPERANDS_OF_IN = 100
+_MOST_OPERATORS = 300
+_OPERATOR_WORDS = ("AND", "OR", "NOT", "BETWEEN", "IN")
 
 
 def compile_condition(text: str, values: Mapping[str, Any], names: Mapping[str, str], slot: str) -> Condition:
@@ -35,10 +37,21 @@ def compile_condition(text: str, values: Mapping[str, Any], names: Mapping[str, 
     refusal = refusal or emulated._condition_syntax_error(text, slot)
     if refusal:
         raise ValueError(refusal.replace("Invalid UpdateExpression", f"Invalid {slot}"))
+    _check_operators(tokens, slot)
     try:
         return _Compiler(tokens, values, names).compile()
     except ValueError as error:
         raise ValueError(f"Invalid {slot}: {error}") from error
+
+
+def _check_operators(tokens: list[Token], slot: str) -> None:
+    """Limits page: 300 operators or functions in an expression."""
+    words = sum(
+        kind == "IDENT" and (text.upper() in _OPERATOR_WORDS or text in _NAMES_OF_FUNCTIONS) for kind, text in tokens
+    )
+    count = words + sum(kind in _COMPARATORS for kind, _ in tokens)
+    if count > _MOST_OPERATORS:
+        raise ValueError(f"Invalid {slot}: The expression contains too many operators; operator count: {count}")
 
 
 class _Compiler:
@@ -98,6 +111,7 @@ class _Compiler:
         return self._peek()[0] == "IDENT" and self._peek(1)[0] == "LPAREN"
 
     def _comparison(self) -> Condition:
+        began = self._position
         left = self._operand()
         if self._word("BETWEEN"):
             return self._between(left)
@@ -106,7 +120,9 @@ class _Compiler:
         comparator = _COMPARATORS[self._take()[0]]
         if comparator not in ("=", "<>"):
             self._want_type(comparator, self._peek(), _ORDERED)
+        middle = self._position
         right = self._operand()
+        self._want_distinct(comparator, self._tokens[began : middle - 1], self._tokens[middle : self._position])
         compare = emulated._compare_ddb
         return lambda item: compare(left(item), comparator, right(item))
 
@@ -189,12 +205,17 @@ class _Compiler:
         name = self._take()[1]
         if name not in _ARGUMENTS:
             raise ValueError(f"Invalid function name; function: {name}")
-        second = self._second_argument()
+        if self._peek(1)[0] == "VALUE_REF" and name != "contains":
+            raise ValueError(f"Operator or function requires a document path; operator or function: {name}")
+        second, began = self._second_argument(), self._position
         arguments = self._arguments()
         if len(arguments) != _ARGUMENTS[name]:
             raise ValueError(_wrong_number(name, len(arguments)))
         if second is not None:
             self._check_second(name, second)
+            inside = self._tokens[began + 1 : self._position - 1]
+            comma = inside.index(("COMMA", ","))
+            self._want_distinct(name, inside[:comma], inside[comma + 1 :])
         return _FUNCTIONS[name](*arguments)
 
     def _second_argument(self) -> Token | None:
@@ -206,6 +227,14 @@ class _Compiler:
             if kind == "COMMA" and depth == 1:
                 return self._peek(ahead + 1)
         return None
+
+    def _want_distinct(self, name: str, first: list[Token], second: list[Token]) -> None:
+        if first == second:
+            shown = ".".join(self._names.get(text, text) for kind, text in first if kind in ("IDENT", "NAME_REF"))
+            where = f"operator: {name}, first operand: [{shown}]"
+            raise ValueError(
+                f"The first operand must be distinct from the remaining operands for this operator or function; {where}"
+            )
 
     def _check_second(self, name: str, token: Token) -> None:
         if name == "begins_with":

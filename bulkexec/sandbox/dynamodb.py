@@ -16,6 +16,7 @@ from bulkexec.cost import item_size_bytes
 from bulkexec.sandbox.capacity import Record, index_entry
 from bulkexec.sandbox.conditions import Conditions
 from bulkexec.sandbox.emulated_dynamodb import Answer, Shelves, Writes, refusal, table_of, with_canonical_keys
+from bulkexec.sandbox.expressions import check_placeholders
 from bulkexec.sandbox.metering import Handler, Meter, Request, with_members
 from bulkexec.sandbox.options import SandboxOptions
 from bulkexec.sandbox.read_handlers import ReadHandlers
@@ -48,8 +49,8 @@ def _overlays(meter: Meter, shelves: Shelves) -> dict[str, Overlay]:
     tables = TableHandlers(shelves)
     return {
         "PutItem": writes.put,
-        "UpdateItem": writes.keyed,
-        "DeleteItem": writes.keyed,
+        "UpdateItem": writes.update,
+        "DeleteItem": writes.delete,
         "BatchWriteItem": writes.batch,
         "TransactWriteItems": writes.transaction,
         "GetItem": reads.get,
@@ -76,6 +77,7 @@ def _answering(overlay: Overlay, original: Handler) -> Handler:
     def handler(request: Request) -> Answer:
         forget_sizes()
         try:
+            check_placeholders(request)
             return overlay(original, request)
         except ServiceError as error:
             return refusal(error)

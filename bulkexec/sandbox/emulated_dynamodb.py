@@ -125,11 +125,11 @@ class Writes:
     def rehearsal(self) -> Iterator[Effects]:
         """Within the block requests run through every check, but what they write is only noted."""
         effects: Effects = {}
-        self._rehearsed = effects
+        outer, self._rehearsed = self._rehearsed, effects
         try:
             yield effects
         finally:
-            self._rehearsed = None
+            self._rehearsed = outer
 
     def set(self, table: Record, partition: str, sort: str, item: Item) -> Item | None:
         """Stores an item."""

@@ -13,6 +13,10 @@ from bulkexec.sandbox.service import ServiceError
 def check_expressions(request: dict[str, Any], table: Record) -> None:
     """Raises ServiceError ValidationException for a filter or projection that no item could make valid."""
     values, names = request.get("ExpressionAttributeValues") or {}, request.get("ExpressionAttributeNames") or {}
+    if "ExclusiveStartKey" in request:
+        _check_start(request, table)
+    if "KeyConditionExpression" in request:
+        _check_key_condition(request["KeyConditionExpression"])
     if "FilterExpression" in request:
         _check_filter(request["FilterExpression"], values, names)
         if "KeyConditionExpression" in request:
@@ -21,6 +25,33 @@ def check_expressions(request: dict[str, Any], table: Record) -> None:
         wrong = emulated._validate_projection_expression_syntax(request["ProjectionExpression"])
         if wrong:
             raise ServiceError("ValidationException", wrong)
+
+
+def check_placeholders(request: dict[str, Any]) -> None:
+    """Raises ServiceError ValidationException for maps of names or values that are there but empty."""
+    for member in ("ExpressionAttributeNames", "ExpressionAttributeValues"):
+        if request.get(member) == {}:
+            raise ServiceError("ValidationException", f"{member} must not be empty")
+
+
+def _check_start(request: dict[str, Any], table: Record) -> None:
+    """A start key has the keys of the table, and of the index that is read, in their types and nothing else."""
+    index = emulated._index_def(table, request["IndexName"]) if "IndexName" in request else None
+    names = {*key_names(table), *(key_names(index) if index else ())}
+    types = {name: emulated._get_attr_type(table, name) for name in names}
+    key = request["ExclusiveStartKey"]
+    if {name: next(iter(value)) for name, value in key.items()} != types:
+        message = "The provided starting key is invalid: The provided key element does not match the schema"
+        raise ServiceError("ValidationException", message)
+
+
+_NOT_FOR_KEYS = re.compile(r"<>|\b(?:OR|NOT|IN|contains|size|attribute_\w+)(?=\b)", re.IGNORECASE)
+
+
+def _check_key_condition(text: str) -> None:
+    if wrong := _NOT_FOR_KEYS.search(re.sub(r"[#:]\w+", "", text)):
+        message = f"Invalid operator used in KeyConditionExpression: {wrong.group().upper()}"
+        raise ServiceError("ValidationException", message)
 
 
 def _check_filter(text: str, values: dict[str, Any], names: dict[str, str]) -> None:

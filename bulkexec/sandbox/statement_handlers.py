@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 import ministack.services.dynamodb as emulated
+from ministack.services._dynamodb_keywords import _tokenize
 
-from bulkexec.sandbox.capacity import Charge, Item, Record, read_units
+from bulkexec.sandbox.capacity import Charge, Item, Record, key_names, read_units
 from bulkexec.sandbox.emulated_dynamodb import Answer, Target, table_of, target_of
 from bulkexec.sandbox.metering import (
     Addressed,
@@ -37,7 +38,9 @@ class StatementHandlers:
     def parse(self, statement: str, parameters: Any) -> Parsed:
         """Parses a statement once, though a batch asks for it again and again."""
         if self._last is None or self._last[0] != statement or self._last[1] is not parameters:
-            self._last = (statement, parameters, self._parse(statement, parameters))
+            parsed = self._parse(statement, parameters)
+            parsed["parameters_used"] = _parameters_of(statement)
+            self._last = (statement, parameters, parsed)
         return self._last[2]
 
     def _key_conditions(self, where: Any) -> list[tuple[str, str, Any]]:
@@ -52,6 +55,8 @@ class StatementHandlers:
         table = table_of(parsed["table"]) if parsed else None
         if parsed is None or table is None:
             return original(request)
+        if wrong := self._refused(request, parsed, table):
+            return wrong
         if parsed["op"] == "SELECT":
             return self._select(original, request, parsed, table)
         target = _write_target(parsed, table)
@@ -59,6 +64,26 @@ class StatementHandlers:
             return original(request)
         answer, metering = self._meter.write(original, request, [Addressed(parsed["table"], target)])
         return with_members(answer, consumed(request, metering))
+
+    def _refused(self, request: Request, parsed: Parsed, table: Record) -> Answer | None:
+        """What the emulator takes and DynamoDB does not: values out of range, keys that do not fit the schema."""
+        parameters = request.get("Parameters", [])
+        for value in parameters:
+            if wrong := emulated._validate_attribute_value("", value):
+                return _as_answer(wrong)
+        if len(parameters) != parsed.get("parameters_used", len(parameters)):
+            raise ServiceError("ValidationException", "Number of parameters in request and statement don't match.")
+        _check_key_types(parsed, table)
+        if parsed["op"] == "INSERT":
+            return _refused_item(table, _inserted(parsed))
+        changed = {path[0] for path, *_ in (parsed.get("assignments") or [])} | {
+            p[0] for p in parsed.get("removes") or []
+        }
+        for name in key_names(table):
+            if name in changed:
+                what = f"Cannot update attribute {name}. This attribute is part of the key"
+                raise ServiceError("ValidationException", f"One or more parameter values were invalid: {what}")
+        return None
 
     def _parsed(self, request: Request) -> Parsed | None:
         try:
@@ -103,10 +128,43 @@ def _without_or(where: Any) -> Any:
     return ("and", left, right) if left and right else left or right
 
 
+def _parameters_of(statement: str) -> int:
+    return sum(token[1] == "?" for token in _tokenize(statement))
+
+
+def _as_answer(wrong: Any) -> Answer:
+    status, headers, body = wrong
+    return status, headers, body
+
+
+def _inserted(parsed: Parsed) -> Item:
+    item: Item = parsed["item"]
+    return item["M"] if set(item) == {"M"} else item
+
+
+def _refused_item(table: Record, item: Item) -> Answer | None:
+    """The refusal of an item that PutItem would refuse; numbers in a good one become canonical."""
+    for name in key_names(table):
+        if name not in item:
+            what = f"Missing the key {name} in the item"
+            raise ServiceError("ValidationException", f"One or more parameter values were invalid: {what}")
+    wrong = emulated._validate_item(item, table["pk_name"], table["sk_name"])
+    wrong = wrong or emulated._resolve_table_key_values(table, item, allow_extra=True)[2]
+    wrong = wrong or emulated._validate_index_key_values(table, item)
+    return _as_answer(wrong) if wrong else None
+
+
+def _check_key_types(parsed: Parsed, table: Record) -> None:
+    for name, operator, value in parsed["conditions"]:
+        wanted = emulated._get_attr_type(table, name)
+        if name in key_names(table) and operator == "=" and wanted not in value:
+            what = "Condition parameter type does not match schema type"
+            raise ServiceError("ValidationException", f"One or more parameter values were invalid: {what}")
+
+
 def _write_target(parsed: Parsed, table: Record) -> Target | None:
     if parsed["op"] == "INSERT":
-        item = parsed["item"]
-        return target_of(table, item["M"] if set(item) == {"M"} else item)
+        return target_of(table, _inserted(parsed))
     partition, sort, _, error = emulated._partiql_key_target(table, parsed)
     return None if error else Target(table, partition, sort)
 

@@ -15,6 +15,7 @@ from bulkexec.sandbox.metering import (
     with_members,
 )
 from bulkexec.sandbox.service import ServiceError
+from bulkexec.sandbox.update_expressions import UpdateExpression
 
 
 class WriteRequest(NamedTuple):
@@ -46,9 +47,23 @@ class WriteHandlers:
         """PutItem."""
         return self._single(original, request, request.get("Item"))
 
-    def keyed(self, original: Handler, request: Request) -> Answer:
-        """UpdateItem and DeleteItem."""
+    def delete(self, original: Handler, request: Request) -> Answer:
+        """DeleteItem."""
         return self._single(original, request, request.get("Key"))
+
+    def update(self, original: Handler, request: Request) -> Answer:
+        """UpdateItem. One that only removes makes no item where there is none, though the emulator would."""
+        text = request.get("UpdateExpression", "")
+        if text.strip() and _update_of(request).removes_only and _is_absent(request):
+            return self._single(self._without_effect(original), request, request["Key"])
+        return self._single(original, request, request.get("Key"))
+
+    def _without_effect(self, original: Handler) -> Handler:
+        def checked(request: Request) -> Answer:
+            with self._meter.writes.rehearsal():
+                return original({**request, "ReturnValues": "NONE"})
+
+        return checked
 
     def _single(self, original: Handler, request: Request, keys: Any) -> Answer:
         item = _addressed(request.get("TableName"), keys)
@@ -90,6 +105,19 @@ class WriteHandlers:
         return with_members(answer, consumed_by_table(request, metering))
 
 
+def _update_of(request: Request) -> UpdateExpression:
+    values, names = request.get("ExpressionAttributeValues") or {}, request.get("ExpressionAttributeNames") or {}
+    try:
+        return UpdateExpression(request["UpdateExpression"], values, names)
+    except ValueError as error:
+        raise ServiceError("ValidationException", str(error)) from error
+
+
+def _is_absent(request: Request) -> bool:
+    item = _addressed(request.get("TableName"), request.get("Key"))
+    return item is not None and item.target.item() is None
+
+
 def _addressed(name: Any, keys: Any) -> Addressed | None:
     table = table_of(name)
     target = table and target_of(table, keys)
@@ -101,6 +129,9 @@ def _write_requests(request: Request) -> list[WriteRequest] | None:
     found = []
     for name, requests in (request.get("RequestItems") or {}).items():
         for one in requests:
+            if len(one) != 1:
+                message = "Supplied WriteRequest must contain exactly one of PutRequest or DeleteRequest"
+                raise ServiceError("ValidationException", message)
             keys = one["PutRequest"]["Item"] if "PutRequest" in one else one["DeleteRequest"]["Key"]
             item = _addressed(name, keys)
             if item is None:
