@@ -216,7 +216,7 @@ class _Compiler:
             inside = self._tokens[began + 1 : self._position - 1]
             comma = inside.index(("COMMA", ","))
             self._want_distinct(name, inside[:comma], inside[comma + 1 :])
-        return _FUNCTIONS[name](*arguments)
+        return FUNCTIONS[name](*arguments)
 
     def _second_argument(self) -> Token | None:
         depth = 0
@@ -305,13 +305,14 @@ def _contains(path: Operand, part: Operand) -> Condition:
     return holds
 
 
-_FUNCTIONS: dict[str, Callable[..., Condition]] = {
+FUNCTIONS: dict[str, Callable[..., Condition]] = {
     "attribute_exists": _exists,
     "attribute_not_exists": _not_exists,
     "attribute_type": _has_type,
     "begins_with": _begins_with,
     "contains": _contains,
 }
+"""Functions that are conditions by themselves."""
 
 
 class Conditions:

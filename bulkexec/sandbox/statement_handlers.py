@@ -7,6 +7,7 @@ import ministack.services.dynamodb as emulated
 from ministack.services._dynamodb_keywords import _tokenize
 
 from bulkexec.sandbox.capacity import Charge, Item, Record, key_names, read_units
+from bulkexec.sandbox.conditions import FUNCTIONS
 from bulkexec.sandbox.emulated_dynamodb import Answer, Target, table_of, target_of
 from bulkexec.sandbox.metering import (
     Addressed,
@@ -34,6 +35,8 @@ class StatementHandlers:
         self._last: tuple[str, Any, Parsed] | None = None
         emulated._parse_partiql = self.parse
         emulated._pq_conditions = self._key_conditions
+        self._call = emulated._pq_call
+        emulated._pq_call = self._function
 
     def parse(self, statement: str, parameters: Any) -> Parsed:
         """Parses a statement once, though a batch asks for it again and again."""
@@ -48,6 +51,13 @@ class StatementHandlers:
         leaves the key open; one among conjuncts just says nothing about it."""
         without_or = _without_or(where)
         return self._conditions(without_or) if without_or else []
+
+    def _function(self, name: str, arguments: list[Any], nodes: Any) -> Any:
+        """A function of two arguments means what it means in a filter; the emulator compares base64 texts instead."""
+        if name in ("begins_with", "contains") and len(arguments) == 2:
+            first, second = arguments
+            return {"BOOL": FUNCTIONS[name](lambda _: first, lambda _: second)({})}
+        return self._call(name, arguments, nodes)
 
     def single(self, original: Handler, request: Request) -> Answer:
         """ExecuteStatement, also for each statement of a batch."""
