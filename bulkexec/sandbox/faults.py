@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from bulkexec.sandbox.asgi import Request
 from bulkexec.sandbox.service import ServiceError
 
-Kind = Literal["error", "http500", "reset", "delay", "lost_answer", "expired_token"]
+Kind = Literal["error", "http500", "reset", "delay", "lost_answer", "expired_token", "cut"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,8 @@ class FaultRule:
 
     A request matches by `service`, `operation` (empty: any) and by `match`, members its JSON body must have.
     Of the matching ones the first `after` pass, then each fails with `probability` until `count` have failed (0:
-    without end). `code`, `status` and `message` are for kind `error`; `delay_seconds` for `delay`.
+    without end). `code`, `status` and `message` are for kind `error`; `delay_seconds` for `delay` and for `cut`, which
+    resets the connection so long into the answer (Live Tail).
     """
 
     kind: Kind
@@ -41,10 +42,11 @@ class FaultRule:
             raise ServiceError("BadFaultRule", f"unknown members {sorted(unknown)} or kind {members.get('kind')!r}")
         return cls(**members)
 
-    def error(self) -> ServiceError:
-        """What an `error`, `http500` or `expired_token` answers."""
+    def error(self, request: Request) -> ServiceError:
+        """What an `error`, `http500` or `expired_token` answers to a request."""
         if self.kind == "expired_token":
-            return ServiceError("ExpiredTokenException", "The security token included in the request is expired")
+            code = "ExpiredTokenException" if request.target else "ExpiredToken"
+            return ServiceError(code, "The security token included in the request is expired")
         if self.kind == "http500":
             return ServiceError("InternalServerError", "The request processing has failed on the server.", 500)
         return ServiceError(self.code, self.message, self.status)

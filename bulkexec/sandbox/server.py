@@ -60,8 +60,10 @@ class Overlay:
             await self._answer(scope, request, receive, send)
         elif rule.kind in ("reset", "lost_answer"):
             await self._break_off(rule, scope, request, receive)
+        elif rule.kind == "cut":
+            await self._cut(rule, scope, request, receive, send)
         else:
-            await asgi.send_error(send, request, rule.error())
+            await asgi.send_error(send, request, rule.error(request))
 
     async def _break_off(self, rule: FaultRule, scope: Scope, request: Request, receive: Receive) -> None:
         from bulkexec.sandbox.connections import reset_connection
@@ -69,6 +71,16 @@ class Overlay:
         if rule.kind == "lost_answer":
             await self._answer(scope, request, receive, _swallow)
         reset_connection(scope)
+
+    async def _cut(self, rule: FaultRule, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
+        from bulkexec.sandbox.connections import reset_connection
+
+        answering = asyncio.create_task(self._answer(scope, request, receive, send))
+        _, still = await asyncio.wait({answering}, timeout=rule.delay_seconds)
+        if still:
+            reset_connection(scope)
+            answering.cancel()
+        await asyncio.gather(answering, return_exceptions=bool(still))
 
     async def _answer(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
         try:
