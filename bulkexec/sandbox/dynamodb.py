@@ -15,7 +15,15 @@ import ministack.services.dynamodb as emulated
 from bulkexec.cost import item_size_bytes
 from bulkexec.sandbox.capacity import Record, index_entry
 from bulkexec.sandbox.conditions import Conditions
-from bulkexec.sandbox.emulated_dynamodb import Answer, Shelves, Writes, refusal, table_of, with_canonical_keys
+from bulkexec.sandbox.emulated_dynamodb import (
+    Answer,
+    Shelves,
+    Writes,
+    refusal,
+    table_of,
+    with_canonical_keys,
+    with_remembered_texts,
+)
 from bulkexec.sandbox.expressions import check_placeholders
 from bulkexec.sandbox.metering import Handler, Meter, Request, with_members
 from bulkexec.sandbox.options import SandboxOptions
@@ -37,6 +45,7 @@ def take_over(options: SandboxOptions, stats: Stats) -> None:
     meter = Meter(Throughput(options.burst_seconds), stats, Writes(shelves))
     emulated._evaluate_condition = Conditions().evaluate
     emulated._item_size_bytes = size_of
+    with_remembered_texts()
     with_canonical_keys()
     for operation, overlay in _overlays(meter, shelves).items():
         name = _function_name(operation)

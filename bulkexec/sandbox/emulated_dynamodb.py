@@ -7,8 +7,10 @@ how it keeps its tables.
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import ministack.services._dynamodb_keywords as keywords
 import ministack.services.dynamodb as emulated
 
 from bulkexec.sandbox.capacity import Item, Record
@@ -163,13 +165,20 @@ def _recount(table: Record) -> None:
     table["ItemCount"], table["TableSizeBytes"] = len(items), sum(map(size_of, items))
 
 
+def with_remembered_texts() -> None:
+    """Makes the emulator read each number and each statement once: both come again and again."""
+    for name in ("_ddb_canonicalize_number", "_number_error"):
+        setattr(emulated, name, lru_cache(100_000)(getattr(emulated, name)))
+    keywords._tokenize = lru_cache(1_000)(keywords._tokenize)
+
+
 def with_canonical_keys() -> None:
     """Makes the emulator keep and look up number keys by value: 1, 1.0 and 1E0 are one key."""
-    extract = emulated._extract_key_val
+    extract, canonicalize = emulated._extract_key_val, emulated._ddb_canonicalize_number
 
     def by_value(value: Any) -> Any:
         number = value.get("N") if isinstance(value, dict) else None
-        canonical = number and emulated._ddb_canonicalize_number(number)
+        canonical = number and canonicalize(number)
         return canonical or extract(value)
 
     emulated._extract_key_val = by_value

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
+import ministack.services._dynamodb_keywords as keywords
 import ministack.services.dynamodb as emulated
-from ministack.services._dynamodb_keywords import _tokenize
 
 from bulkexec.sandbox.capacity import Charge, Item, Record, key_names, read_units
 from bulkexec.sandbox.conditions import FUNCTIONS
@@ -139,7 +139,7 @@ def _without_or(where: Any) -> Any:
 
 
 def _parameters_of(statement: str) -> int:
-    return sum(token[1] == "?" for token in _tokenize(statement))
+    return sum(token[1] == "?" for token in keywords._tokenize(statement))
 
 
 def _as_answer(wrong: Any) -> Answer:
