@@ -29,19 +29,13 @@ def up(port: int, foreground: bool) -> None:
         click.echo(f"already running (pid {running.pid})", err=True)
         click.echo(running.endpoint)
         return
-    options = SandboxOptions.from_environment(os.environ, port=port, work_dir=_work_directory())
+    options = SandboxOptions.from_environment(os.environ, port=port, work_dir=state_directory())
     if foreground:
         _stay(options)
         return
     running = _started(options)
     process.remember(running)
     click.echo(running.endpoint)
-
-
-def _work_directory() -> Any:
-    directory = state_directory()
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return directory
 
 
 def _started(options: SandboxOptions) -> Any:
@@ -56,7 +50,6 @@ def _started(options: SandboxOptions) -> Any:
 def _stay(options: SandboxOptions) -> None:
     """Serves in this very process."""
     import asyncio
-    from dataclasses import replace
 
     from bulkexec.sandbox import process, server
 
@@ -64,7 +57,7 @@ def _stay(options: SandboxOptions) -> None:
         listener = process.bind(options.port)
     except OSError as error:
         raise click.ClickException(f"the sandbox cannot start on port {options.port}: {error}") from error
-    options = replace(options, port=listener.getsockname()[1])
+    options = process.settled(options, listener)
     process.remember(process.Running(os.getpid(), options.port, options.region, ""))
     click.echo(options.endpoint)
     try:

@@ -72,6 +72,7 @@ def _overlays(meter: Meter, shelves: Shelves) -> dict[str, Overlay]:
         "ExecuteTransaction": statements.transaction,
         "DescribeTable": tables.describe,
         "DeleteTable": tables.delete,
+        "UpdateTable": tables.update,
         "DescribeContinuousBackups": recovery.describe,
         "UpdateContinuousBackups": recovery.update,
     }
@@ -111,6 +112,18 @@ class TableHandlers:
             for index in described.get(member, []):
                 index.update(_contents(table, index))
         return with_members(answer, {"Table": described})
+
+    def update(self, original: Handler, request: Request) -> Answer:
+        """UpdateTable, with the on-demand maxima of indexes, which the emulator passes over."""
+        answer = original(request)
+        table = table_of(request.get("TableName"))
+        if table is None or answer[0] != 200:
+            return answer
+        changes = [one["Update"] for one in request.get("GlobalSecondaryIndexUpdates", []) if "Update" in one]
+        for change in changes:
+            index = emulated._index_def(table, change["IndexName"])
+            index |= {name: change[name] for name in ("OnDemandThroughput",) if name in change}
+        return answer
 
     def delete(self, original: Handler, request: Request) -> Answer:
         """DeleteTable."""

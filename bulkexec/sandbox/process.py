@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -57,9 +58,8 @@ def start(options: SandboxOptions) -> Running:
     """
     listener = bind(options.port)
     with listener:
-        options = replace(options, port=listener.getsockname()[1])
-        options.work_dir.mkdir(parents=True, exist_ok=True)
-        log = options.work_dir / f"{options.port}.log"
+        options = settled(options, listener)
+        log = options.work_dir / "server.log"
         process = _spawn(options, listener.fileno(), log)
     _children[process.pid] = process
     running = Running(process.pid, options.port, options.region, str(log))
@@ -74,6 +74,14 @@ def bind(port: int) -> socket.socket:
     listener.bind(("127.0.0.1", port))
     listener.listen(256)
     return listener
+
+
+def settled(options: SandboxOptions, listener: socket.socket) -> SandboxOptions:
+    """The options with the port that was given out, and with a work directory for it alone, which is made."""
+    port = listener.getsockname()[1]
+    directory = options.work_dir / str(port)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return replace(options, port=port, work_dir=directory)
 
 
 def server_command(options: SandboxOptions, listening_fd: int) -> list[str]:
@@ -167,8 +175,9 @@ def find(port: int) -> Running | None:
 
 
 def forget(port: int) -> None:
-    """Removes a note."""
+    """Removes a note and the work directory that belongs to it."""
     _state_file(port).unlink(missing_ok=True)
+    shutil.rmtree(state_directory() / str(port), ignore_errors=True)
 
 
 def environment(running: Running) -> dict[str, str]:

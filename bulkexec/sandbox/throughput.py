@@ -104,10 +104,11 @@ def limits_of(table: Record, kind: Kind, index: Record | None = None) -> Limit |
     holder = table if index is None else index
     names = (table["TableArn"] if index is None else index["IndexArn"], table["TableId"], kind)
     provisioned, on_demand = _UNIT_NAMES[kind]
-    if table["BillingModeSummary"]["BillingMode"] == "PROVISIONED":
-        return Limit(*names, holder["ProvisionedThroughput"][provisioned], True, index is not None)
-    most = (holder.get("OnDemandThroughput") or {}).get(on_demand, -1)
-    return None if most < 0 else Limit(*names, most, False, index is not None)
+    is_provisioned = table["BillingModeSummary"]["BillingMode"] == "PROVISIONED"
+    configured = holder["ProvisionedThroughput"] if is_provisioned else holder.get("OnDemandThroughput") or {}
+    units = configured.get(provisioned if is_provisioned else on_demand, -1)
+    # -1 is "no maximum", and 0 what an index keeps from on-demand times until it is given a capacity.
+    return Limit(*names, units, is_provisioned, index is not None) if units > 0 else None
 
 
 def _global_indexes(table: Record) -> list[Record]:

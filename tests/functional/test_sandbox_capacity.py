@@ -282,6 +282,25 @@ def test_on_demand_maximum(dynamodb: Any) -> None:
         dynamodb.get_item(TableName=table, Key={"pk": {"S": "k0"}})
 
 
+def test_on_demand_maximum_of_an_index(dynamodb: Any) -> None:
+    table = make_table(dynamodb, indexes=[{"name": "by-a", "key": "a"}])
+    change = {"IndexName": "by-a", "OnDemandThroughput": {"MaxWriteRequestUnits": 1}}
+    dynamodb.update_table(TableName=table, GlobalSecondaryIndexUpdates=[{"Update": change}])
+    with pytest.raises(ClientError) as caught:
+        repeat(lambda n: put(dynamodb, table, item_of(f"k{n}", 100) | {"a": {"S": "x"}}), 10)
+    assert caught.value.response["throttlingReasons"][0]["reason"] == "IndexWriteMaxOnDemandThroughputExceeded"
+    put(dynamodb, table, item_of("unindexed", 100))
+
+
+def test_raising_the_capacity_ends_the_throttling(dynamodb: Any) -> None:
+    table = make_table(dynamodb, **provisioned(5, 1))
+    put(dynamodb, table, item_of("big", 20_000))
+    with pytest.raises(dynamodb.exceptions.ProvisionedThroughputExceededException):
+        put(dynamodb, table, item_of("next", 10))
+    dynamodb.update_table(TableName=table, BillingMode="PAY_PER_REQUEST")
+    put(dynamodb, table, item_of("next", 10))
+
+
 def test_statements_are_throttled_one_by_one(dynamodb: Any) -> None:
     table = make_table(dynamodb, **provisioned(5, 4))
     inserts = [
