@@ -54,8 +54,9 @@ def _stay(options: SandboxOptions) -> None:
     from bulkexec.sandbox import process, server
 
     try:
+        process.check_installed()
         listener = process.bind(options.port)
-    except OSError as error:
+    except (OSError, process.SandboxError) as error:
         raise click.ClickException(f"the sandbox cannot start on port {options.port}: {error}") from error
     options = process.settled(options, listener)
     process.remember(process.Running(os.getpid(), options.port, options.region, ""))

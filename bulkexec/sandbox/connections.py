@@ -31,8 +31,10 @@ def note_connections() -> None:
 
 
 def reset_connection(scope: Scope) -> None:
-    """Sends RST to the client of a request: what it had not yet read is gone."""
-    transport: Any = _transports[tuple(scope["client"])]
+    """Sends RST to the client of a request, if it has not gone already: what it had not yet read is lost."""
+    transport: Any = _transports.get(tuple(scope["client"]))
+    if transport is None:
+        return
     linger = struct.pack("ii", 1, 0)
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     transport.abort()

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,6 +18,9 @@ from urllib.error import URLError
 
 from bulkexec.sandbox.control import SandboxControl
 from bulkexec.sandbox.options import SandboxOptions, state_directory
+
+EMULATOR_VERSION = "1.5.33"
+"""The ministack whose insides `emulated_dynamodb` and `logs_store` know."""
 
 START_SECONDS = 30.0
 STOP_SECONDS = 10.0
@@ -54,8 +58,9 @@ class Running:
 def start(options: SandboxOptions) -> Running:
     """Starts a sandbox in the background and returns when it answers; port 0 takes a free one.
 
-    Raises OSError when the port is taken, SandboxError when the process ends or stays silent.
+    Raises OSError when the port is taken, SandboxError when the process ends or stays silent or cannot be run at all.
     """
+    check_installed()
     listener = bind(options.port)
     with listener:
         options = settled(options, listener)
@@ -65,6 +70,16 @@ def start(options: SandboxOptions) -> Running:
     running = Running(process.pid, options.port, options.region, str(log))
     _await_answer(process, running)
     return running
+
+
+def check_installed() -> None:
+    """Raises SandboxError unless the emulator is there, in the version that the sandbox is made for."""
+    try:
+        found = version("ministack")
+    except PackageNotFoundError as error:
+        raise SandboxError("ministack is not installed; run: pip install 'bulkexec[sandbox]'") from error
+    if found != EMULATOR_VERSION:
+        raise SandboxError(f"ministack {EMULATOR_VERSION} is needed, {found} is installed")
 
 
 def bind(port: int) -> socket.socket:
@@ -185,6 +200,7 @@ def environment(running: Running) -> dict[str, str]:
 
     Live Tail is addressed by a host prefix, which loopback has no name for, so prefixes are off.
     """
+    unproxied = ",".join(filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), "127.0.0.1")))
     return {
         "AWS_ENDPOINT_URL": running.endpoint,
         "AWS_ACCESS_KEY_ID": "sandbox",
@@ -195,6 +211,8 @@ def environment(running: Running) -> dict[str, str]:
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "NO_PROXY": unproxied,
+        "no_proxy": unproxied,
     }
 
 
@@ -213,7 +231,7 @@ def client(running: Running, service: str, **config: Any) -> Any:
         region_name=running.region,
         aws_access_key_id="sandbox",
         aws_secret_access_key="sandbox",  # noqa: S106 (the sandbox takes any)
-        config=Config(**{"inject_host_prefix": False, "max_pool_connections": 32, **config}),
+        config=Config(**{"inject_host_prefix": False, "proxies": {}, "max_pool_connections": 32, **config}),
     )
 
 
