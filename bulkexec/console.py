@@ -298,7 +298,7 @@ def _say_rows(terminal: Terminal, report: Report, command: Command) -> None:
     if not command.keeps_rows:
         return
     for row in report.preview:
-        terminal.say(f"  {row}")
+        terminal.say(f"  {row}" if len(row) <= WIDTH - 2 else f"  {row[: WIDTH - 4]} …")
     more = report.counts.matched - len(report.preview)
     if more > 0:
         where = f"all of them in {report.results}" if report.results else "give --results s3://… to keep them all"

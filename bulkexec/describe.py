@@ -68,6 +68,8 @@ def table_region(name_or_arn: str, default: str | None) -> str | None:
 def describe(session: boto3.Session, name_or_arn: str) -> Table:
     """The facts of a table. Raises `errors.TableMissing`, `errors.TableUnusable`, and others by `user_errors`."""
     region = table_region(name_or_arn, session.region_name)
+    if not region:
+        raise errors.BadArgument("no AWS region is set", fix="give --region or set AWS_REGION")
     name = name_or_arn.rpartition(":table/")[2] if name_or_arn.startswith("arn:") else name_or_arn
     with user_errors(f"describe table {name}"):
         client = session.client("dynamodb", region_name=region, config=CLIENT_CONFIG)

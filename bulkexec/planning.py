@@ -63,7 +63,7 @@ def scope_of(table: Table, chosen: Filter) -> tuple[Scope, tuple[str, ...]]:
         guard=None if guard is None else where.compile_filter(guard, table.keys),
         guard_statement=None if guard is None else where.compile_statement(guard, table.keys),
     )
-    return scope, where.notes(node)
+    return scope, where.notes(node, table.keys)
 
 
 def make_plan(

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 
 import boto3
@@ -173,7 +174,8 @@ def _cap(plan: Plan) -> Cap:
 def _open_segments(plan: Plan, checkpoints: MemoryCheckpoints, threads: int) -> list[int]:
     """Segments still to walk, begun ones first, so that few are open at any time."""
     known = {record.number: record for record in checkpoints.all()}
-    rounds = order_of_visit(plan.segments, 1, seed=plan.segments)[0]
+    visits = order_of_visit(plan.segments, min(threads, plan.segments), seed=plan.segments)
+    rounds = [number for step in zip_longest(*visits) for number in step if number is not None]
     begun = [number for number in rounds if number in known and not known[number].done]
     return begun + [number for number in rounds if number not in known]
 

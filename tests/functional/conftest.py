@@ -151,5 +151,3 @@ def numbered(count: int, size_bytes: int = 60) -> list[Item]:
 @pytest.fixture(scope="session")
 def items() -> Callable[[int, int], list[Item]]:
     return numbered
-
-

@@ -22,7 +22,7 @@ ODD = {
     "strings": {"SS": ["a", "b"]},
     "numbers": {"NS": ["1", "2.5"]},
     "binaries": {"BS": [b"\x01", b"\x02"]},
-    "full.name": {"S": "Zoë \"quoted\" \n line"},
+    "full.name": {"S": 'Zoë "quoted" \n line'},
     "size": {"N": "3"},
     "hash": {"S": "reserved"},
 }
@@ -70,7 +70,9 @@ def as_boto3(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("runtime", ["local", "glue"])
-def test_every_type_survives_to_s3(runtime: str, bulkexec: Any, deployed: str, sandbox: Any, tables: Any, items: Any) -> None:
+def test_every_type_survives_to_s3(
+    runtime: str, bulkexec: Any, deployed: str, sandbox: Any, tables: Any, items: Any
+) -> None:
     # case C001 C002 C003 C004 C007 C008 C011 C014 C015 C017 C018 C019
     name = tables.make([*items(40, 60), ODD])
     report = bulkexec.json(
@@ -86,7 +88,10 @@ def test_every_type_survives_to_s3(runtime: str, bulkexec: Any, deployed: str, s
     [
         ((("hash", "S"),), lambda n: {"hash": {"S": f"é{n}"}}),
         ((("key", "N"), ("size", "S")), lambda n: {"key": {"N": f"{n}.5"}, "size": {"S": f"v#{n}"}}),
-        ((("user.id", "B"), ("名前", "B")), lambda n: {"user.id": {"B": bytes([n])}, "名前": {"B": b"\xff" + bytes([n])}}),
+        (
+            (("user.id", "B"), ("名前", "B")),
+            lambda n: {"user.id": {"B": bytes([n])}, "名前": {"B": b"\xff" + bytes([n])}},
+        ),
     ],
 )
 def test_keys_of_every_type_and_name_are_found_and_deleted(
@@ -103,7 +108,9 @@ def test_keys_of_every_type_and_name_are_found_and_deleted(
     assert as_boto3(tables.read(name)) == as_boto3([row for row in rows if row["status"]["S"] == "NEW"])
 
 
-def test_the_console_shows_ten_and_says_where_the_rest_is(bulkexec: Any, deployed: str, tables: Any, items: Any) -> None:
+def test_the_console_shows_ten_and_says_where_the_rest_is(
+    bulkexec: Any, deployed: str, tables: Any, items: Any
+) -> None:
     # case C124 C153
     outcome = bulkexec("find", "--table", tables.make(items(50, 60)))
     assert outcome.stdout.count('"pk"') == 10
