@@ -1,0 +1,1 @@
+"""What bulkexec costs, measured: `python -m benchmarks`."""

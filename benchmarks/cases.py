@@ -1,0 +1,153 @@
+"""bulkexec's way of each case: its engine, reader and writer on real commands.
+
+`scan` is `find` without a place for results; `delete` and `guarded_delete` are the command. Where a command is not there
+yet, one is declared here on the pieces that it will use: `Attributes` and `to_python` for predicates and maps, `Put` and
+`Update` for copies and updates.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import ClassVar
+
+from benchmarks import boto3_way
+from bulkexec.codec import Attributes, to_python
+from bulkexec.command import Command
+from bulkexec.commands.delete import Delete
+from bulkexec.commands.find import Find
+from bulkexec.dynamodb import Reader, Writer
+from bulkexec.engine import Cap, Run, Spills
+from bulkexec.model import (
+    Expression,
+    KeyAttribute,
+    Page,
+    PageResult,
+    Plan,
+    Put,
+    Scope,
+    Statement,
+    Table,
+    Update,
+    Work,
+)
+from bulkexec.rate import Budget
+from bulkexec.runtimes.assembly import THREADS, MemoryCheckpoints
+from bulkexec.wire import Refusals, Retrying, Wire
+
+TABLE = Table(
+    name="t",
+    arn="arn:aws:dynamodb:us-east-1:111122223333:table/t",
+    region="us-east-1",
+    account="111122223333",
+    keys=(KeyAttribute("pk", "S"), KeyAttribute("sk", "S")),
+    status="ACTIVE",
+    item_count=1_000_000,
+    size_bytes=533_000_000,
+    billing="on-demand",
+)
+FILTERED = Scope(
+    TABLE,
+    filter=Expression("#n0 = :v0", {"#n0": "status"}, {":v0": {"S": "active"}}),
+    guard=Expression("#n0 = :v0", {"#n0": "status"}, {":v0": {"S": "active"}}),
+    guard_statement=Statement('"status" = ?', ({"S": "active"},)),
+)
+SEGMENTS = 64
+
+
+class Predicate(Command):
+    """Keeps the items for which a condition on two attributes holds."""
+
+    name: ClassVar[str] = "predicate"
+    _look = Attributes("status", "total")
+
+    def plan(self, scope: Scope) -> Work:
+        return Work(scope)
+
+    def page(self, page: Page, work: Work) -> PageResult:
+        rows = []
+        for item in page.items:
+            status, total = self._look(item)
+            if status == {"S": "active"} and total and Decimal(total["N"]) > 500:
+                rows.append(item)
+        return PageResult(rows=rows)
+
+
+class MapItems(Command):
+    """Gives each whole item to a function."""
+
+    name: ClassVar[str] = "map"
+
+    def plan(self, scope: Scope) -> Work:
+        return Work(scope)
+
+    def page(self, page: Page, work: Work) -> PageResult:
+        for item in page.items:
+            boto3_way.grow(to_python(item))
+        return PageResult()
+
+
+class Copy(Command):
+    """Puts every item, unopened, into a table."""
+
+    name: ClassVar[str] = "copy"
+    mutates: ClassVar[bool] = True
+
+    def plan(self, scope: Scope) -> Work:
+        return Work(scope)
+
+    def page(self, page: Page, work: Work) -> PageResult:
+        return PageResult(writes=[Put(item) for item in page.items])
+
+
+class Archive(Command):
+    """Sets one attribute, if the item still is as the filter says."""
+
+    name: ClassVar[str] = "update"
+    mutates: ClassVar[bool] = True
+
+    def plan(self, scope: Scope) -> Work:
+        return Work(scope, projection=scope.table.key_names, guarded=True)
+
+    def page(self, page: Page, work: Work) -> PageResult:
+        change = Statement('SET "status" = ?', ({"S": "archived"},))
+        return PageResult(writes=[Update(item, change) for item in page.items])
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of work, done both ways. `at_most` is the share of boto3's CPU that issue 3 allows."""
+
+    name: str
+    at_most: float
+    plain: Callable[..., int]
+    command: Command
+    scope: Scope = Scope(TABLE)
+
+    def run(self, wire: Wire, over: Callable[[], bool]) -> Run:
+        """bulkexec's run of it, ready to walk segments until `over()`."""
+        work = self.command.plan(self.scope)
+        calls = Retrying(wire, Refusals(TABLE.name, TABLE.region))
+        return Run(
+            plan=Plan(self.command.name, {}, work, SEGMENTS, self.command.mutates),
+            command=self.command,
+            reader=Reader(calls, work),
+            writer=Writer(calls, work),
+            read_budget=Budget(None),
+            write_budget=Budget(None),
+            checkpoints=MemoryCheckpoints(),
+            cap=Cap(None, lambda items: items),
+            stop=over,
+            spills=lambda record: Spills(),
+            threads=THREADS,
+        )
+
+
+CASES = (
+    Case("scan", 1 / 60, boto3_way.scan, Find()),
+    Case("scan_predicate", 1 / 30, boto3_way.scan_predicate, Predicate()),
+    Case("map", 1 / 8, boto3_way.map_items, MapItems()),
+    Case("copy", 1 / 40, boto3_way.copy, Copy()),
+    Case("delete", 1 / 30, boto3_way.delete, Delete(all=True)),
+    Case("guarded_delete", 1 / 30, boto3_way.guarded_delete, Delete(), FILTERED),
+    Case("conditional_update", 1 / 40, boto3_way.conditional_update, Archive(), FILTERED),
+)

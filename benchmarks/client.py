@@ -1,0 +1,133 @@
+"""Client CPU per item: boto3, bulkexec and the floor, one after another in one process on one core."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import boto3
+
+from benchmarks import floor
+from benchmarks.cases import CASES, TABLE, Case
+from benchmarks.endpoint import VARIANTS, Endpoint, Variant, running
+from bulkexec.engine import run_segments
+from bulkexec.runtimes.assembly import THREADS
+from bulkexec.wire import HttpWire, Wire
+
+SECONDS = 0.7
+"""Wall time of one measurement."""
+ROUNDS = 2
+"""Measurements of each way, alternating; the one with the least CPU counts, as others only ever add to it."""
+ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
+    "AWS_DEFAULT_REGION": TABLE.region,
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+Way = Callable[[Callable[[], bool]], int]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """CPU (user and system) and wall time of some items."""
+
+    items: int
+    cpu_seconds: float
+    wall_seconds: float
+
+    @property
+    def cpu_us_per_item(self) -> float:
+        return self.cpu_seconds / self.items * 1e6
+
+    @property
+    def items_per_second(self) -> float:
+        return self.items / self.wall_seconds
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case in one variant."""
+
+    case: Case
+    variant: Variant
+    boto3: Measured
+    ours: Measured
+    floor: Measured
+
+    @property
+    def share_of_boto3(self) -> float:
+        return self.ours.cpu_us_per_item / self.boto3.cpu_us_per_item
+
+    @property
+    def times_floor(self) -> float:
+        return self.ours.cpu_us_per_item / self.floor.cpu_us_per_item
+
+    @property
+    def allowed(self) -> bool:
+        """Whether it is within what issue 3 allows."""
+        return self.share_of_boto3 <= self.case.at_most
+
+
+def measure_all(tls: bool, seconds: float = SECONDS) -> Iterator[Row]:
+    """Every case in every variant."""
+    for variant in VARIANTS:
+        if tls or not variant.tls:
+            with running(variant) as endpoint:
+                yield from _measure_variant(variant, endpoint, seconds)
+
+
+def _measure_variant(variant: Variant, endpoint: Endpoint, seconds: float) -> Iterator[Row]:
+    os.environ.update(ENVIRONMENT, AWS_ENDPOINT_URL_DYNAMODB=endpoint.url, AWS_CA_BUNDLE=endpoint.certificate)
+    if not endpoint.certificate:
+        del os.environ["AWS_CA_BUNDLE"]
+    session = boto3.Session(region_name=TABLE.region)
+    table, wire = session.resource("dynamodb").Table(TABLE.name), HttpWire(session, TABLE.region, THREADS * 2)
+    for case in CASES:
+        yield _measure_case(case, variant, endpoint, table, wire, seconds)
+
+
+def _measure_case(case: Case, variant: Variant, endpoint: Endpoint, table: Any, wire: Wire, seconds: float) -> Row:
+    requests = floor.requests_of_a_page(case, wire)
+    ways: tuple[Way, ...] = (
+        lambda over: case.plain(table, over),
+        lambda over: _ours(case, wire, over),
+        lambda over: floor.replay(endpoint, requests, over, THREADS),
+    )
+    best: list[Measured] = []
+    for _ in range(ROUNDS):
+        measured = [measure(way, seconds) for way in ways]
+        best = [min(pair, key=lambda one: one.cpu_us_per_item) for pair in zip(best or measured, measured, strict=True)]
+    return Row(case, variant, *best)
+
+
+def _ours(case: Case, wire: Wire, over: Callable[[], bool]) -> int:
+    run = case.run(wire, over)
+    return sum(record.counts.scanned for record in run_segments(run, range(run.plan.segments)))
+
+
+def measure(way: Way, seconds: float) -> Measured:
+    """Let a way work for some seconds."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    items = way(lambda: time.perf_counter() - wall > seconds)
+    return Measured(items, time.process_time() - cpu, time.perf_counter() - wall)
+
+
+def entries(rows: list[Row]) -> list[dict[str, Any]]:
+    """The rows as results.json has them; the case `floor` is that of a scan."""
+    scans = [replace(row, ours=row.floor) for row in rows if row.case.name == "scan"]
+    named = [(row.case.name, row) for row in rows] + [("floor", row) for row in scans]
+    return [
+        {
+            "name": name,
+            "variant": str(row.variant),
+            "cpu_us_per_item": round(row.ours.cpu_us_per_item, 3),
+            "items_per_second": round(row.ours.items_per_second),
+            "ratio_to_boto3": round(row.share_of_boto3, 5),
+            "ratio_to_floor": round(row.times_floor, 2),
+            "boto3_cpu_us_per_item": round(row.boto3.cpu_us_per_item, 2),
+            "floor_cpu_us_per_item": round(row.floor.cpu_us_per_item, 3),
+        }
+        for name, row in named
+    ]

@@ -1,0 +1,93 @@
+"""The least that any client must do for a case: send the same bytes, receive the answers, look at nothing.
+
+What one page of a case sends is recorded from bulkexec's own run, then played again on bare sockets.
+"""
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from benchmarks.cases import Case
+from benchmarks.endpoint import Endpoint
+from benchmarks.pages import ITEMS_A_PAGE
+from bulkexec.engine import run_segments
+from bulkexec.wire import Wire
+
+BUFFER_BYTES = 2 << 20
+
+
+@dataclass
+class Recorder:
+    """A wire that keeps what went over it."""
+
+    wire: Wire
+    sent: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def call(self, operation: str, body: bytes) -> bytes:
+        """See `Wire.call`."""
+        self.sent.append((operation, body))
+        return self.wire.call(operation, body)
+
+
+def requests_of_a_page(case: Case, wire: Wire) -> list[bytes]:
+    """Whole HTTP requests, unsigned: the read of a page and all its writes."""
+    recorder = Recorder(wire)
+    run = case.run(recorder, over=lambda: any(operation == "Scan" for operation, _ in recorder.sent))
+    run_segments(run, [0])
+    return [_request(operation, body) for operation, body in recorder.sent]
+
+
+def _request(operation: str, body: bytes) -> bytes:
+    target = f"X-Amz-Target: DynamoDB_20120810.{operation}\r\n"
+    return f"POST / HTTP/1.1\r\nHost: localhost\r\n{target}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def replay(endpoint: Endpoint, requests: list[bytes], over: Callable[[], bool], threads: int) -> int:
+    """Play a page's requests again and again in some threads until `over()`; gives the number of items."""
+    counts: list[int] = []
+    workers = [
+        threading.Thread(target=lambda: counts.append(_replay(endpoint, requests, over))) for _ in range(threads)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return sum(counts) * ITEMS_A_PAGE
+
+
+def _replay(endpoint: Endpoint, requests: list[bytes], over: Callable[[], bool]) -> int:
+    pages, buffer = 0, memoryview(bytearray(BUFFER_BYTES))
+    with _connect(endpoint) as connected:
+        while not over():
+            for request in requests:
+                connected.sendall(request)
+                _receive(connected, buffer)
+            pages += 1
+    return pages
+
+
+def _connect(endpoint: Endpoint) -> socket.socket:
+    url = urlsplit(endpoint.url)
+    assert url.hostname
+    assert url.port
+    connected = socket.create_connection((url.hostname, url.port))
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if url.scheme == "https":
+        context = ssl.create_default_context(cafile=endpoint.certificate)
+        return context.wrap_socket(connected, server_hostname=url.hostname)
+    return connected
+
+
+def _receive(connected: socket.socket, buffer: memoryview) -> None:
+    at = connected.recv_into(buffer)
+    head = bytes(buffer[:512])
+    begin = head.index(b"Content-Length: ") + 16
+    length = int(head[begin : head.index(b"\r", begin)]) + head.index(b"\r\n\r\n") + 4
+    while at < length:
+        received = connected.recv_into(buffer[at:])
+        if not received:
+            raise ConnectionError("the stub closed the connection")
+        at += received
