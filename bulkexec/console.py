@@ -64,12 +64,13 @@ def say_plan(terminal: Terminal, plan: Plan, rows: list[tuple[str, str]]) -> Non
     terminal.say()
 
 
-def plan_rows(plan: Plan, runs_on: str, remarks: tuple[str, ...]) -> list[tuple[str, str]]:
+def plan_rows(plan: Plan, caller: str, runs_on: str, remarks: tuple[str, ...]) -> list[tuple[str, str]]:
     """Name and text of each line of a plan."""
     table, estimate = plan.work.scope.table, plan.estimate
     assert estimate is not None
     rows = [
         ("Table", f"{table.account} / {table.region} / {table.name}"),
+        ("Caller", caller),
         ("Where", plan.where or "every item"),
         *(("", f"note: {remark}") for remark in remarks),
         ("Size", _size(table)),
@@ -223,12 +224,18 @@ class Progress:
         kind = "write_units" if self._plan.mutates and not self._plan.options.dry_run else "read_units"
         return float(getattr(self._counts, kind) - getattr(base, kind)) / elapsed
 
+    @property
+    def _limit(self) -> str:
+        options = self._plan.options
+        rate = options.write_rate if self._plan.mutates and not options.dry_run else options.read_rate
+        return "" if rate is None else f"/{rate:g}"
+
     def _line(self) -> str:
         counts, now = self._counts, datetime.now(UTC).strftime("%H:%M:%SZ")
         return (
             f"{now} {self._state.lower()} {100 * (self._share or 0):.1f}% scanned={counts.scanned} "
             f"processed={counts.processed} skipped={counts.skipped} failed={counts.failed} "
-            f"units/s={self._units_rate:.0f} left={self._left.replace(' ', '')}"
+            f"units/s={self._units_rate:.0f}{self._limit} left={self._left.replace(' ', '')}"
         )
 
     def _panel(self) -> Text:
@@ -240,7 +247,7 @@ class Progress:
             f"{self._plan.command} {table}   job {self._job}   {self._state}   {elapsed}",
             f"[{bar}]  {100 * share:.1f} %   segments {self._done}/{self._plan.segments}",
             self._happened(counts),
-            f"{self._units_rate:,.0f} units/s   about {self._left} left",
+            f"{self._units_rate:,.0f}{self._limit} units/s   about {self._left} left",
         ]
         return Text("\n".join(lines))
 
@@ -271,7 +278,10 @@ def say_report(terminal: Terminal, plan: Plan, command: Command, report: Report,
     if plan.options.dry_run and plan.mutates:
         terminal.say(f"  {'would be':<10} {command.verb}: {counts.matched:,} items; nothing was written")
     if counts.skipped:
-        terminal.say(f"  {'skipped':<10} {counts.skipped:,} changed after they were read, and were left alone")
+        where = f"; keys in {report.folder}/skipped/" if report.folder else ""
+        terminal.say(f"  {'skipped':<10} changed after they were read, or let be by the command{where}")
+    if counts.failed and report.folder:
+        terminal.say(f"  {'failed':<10} keys and reasons in {report.folder}/failed/")
     for failure in report.failures[:5]:
         key = msgspec.json.encode(failure.key).decode()
         terminal.say(f"  {'failed':<10} {key[:60]} {failure.reason} {failure.details}"[:WIDTH])
@@ -279,8 +289,14 @@ def say_report(terminal: Terminal, plan: Plan, command: Command, report: Report,
     _say_cost(terminal, plan, report, prices)
     for note in report.notes:
         terminal.say(f"  {note}")
+    if report.folder:
+        terminal.say(f"  {'report':<10} {report.folder}/report.json")
     for line in report.error:
         terminal.say(line)
+    if report.cursor is not None:
+        terminal.say(f"Continue: bulkexec resume {report.job_id}")
+    if report.status == "capped":
+        terminal.say(f"      or: the same command with --resume-token {report.cursor}")
 
 
 def identity(plan: Plan, command: Command, counts: Counts) -> str:
@@ -316,11 +332,6 @@ def _say_cost(terminal: Terminal, plan: Plan, report: Report, prices: Prices | N
     )
     source = f"   ({prices.source})" if prices is not None else ""
     terminal.say(f"  {'cost':<10} estimate {expected}   actual {metered} from consumed units, without Glue{source}")
-
-
-def say_resume(terminal: Terminal, report: Report) -> None:
-    """How to go on with what was stopped."""
-    terminal.say(f"Continue: bulkexec resume {report.job_id}")
 
 
 Ask = Callable[[str], str]

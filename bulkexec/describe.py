@@ -159,3 +159,13 @@ def require_recovery(table: Table, on: bool) -> None:
         "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true",
         state="nothing written",
     )
+
+
+def who(session: boto3.Session) -> str:
+    """Who the caller is, for the plan; "unknown" where STS does not say."""
+    try:
+        arn: str = session.client("sts", config=CLIENT_CONFIG).get_caller_identity()["Arn"]
+    except (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError) as error:
+        return f"unknown ({type(error).__name__})"
+    profile = session.profile_name
+    return arn.split(":", 5)[-1] + (f" (profile {profile})" if profile != "default" else "")

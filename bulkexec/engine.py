@@ -165,7 +165,7 @@ class SegmentRun:
         self._spills = run.spills(self.record)
         self._sizer = _PageSizer(run)
         self._interval = ROWS_CHECKPOINT_SECONDS if run.command.keeps_rows else run.plan.options.checkpoint_seconds
-        self._unit_guess = 1.0
+        self._unit_guess, self._throttles = 1.0, 0
 
     def walk(self) -> SegmentRecord:
         """Page after page. Whatever ends it, all that was acknowledged is checkpointed."""
@@ -205,9 +205,17 @@ class SegmentRun:
         if not budget.acquire(expected, lambda: self._run.stopping):
             return None
         start = self.record.last_evaluated_key.encode() or None
-        page = self._run.reader.page(self._segment, start, limit, budget.throttled, lambda: self._run.stopping)
+        throttled = self._on_throttle(budget)
+        page = self._run.reader.page(self._segment, start, limit, throttled, lambda: self._run.stopping)
         budget.settle(expected, page.read_units)
         return page
+
+    def _on_throttle(self, budget: Budget) -> Callable[[], None]:
+        def throttled() -> None:
+            self._throttles += 1
+            budget.throttled()
+
+        return throttled
 
     def _write(self, writes: Sequence[Write]) -> Outcome:
         total, budget, size = Outcome(), self._run.write_budget, self._run.writer.batch_size
@@ -217,7 +225,7 @@ class SegmentRun:
             batch = writes[start : start + size]
             expected = self._unit_guess * len(batch)
             budget.acquire(expected, lambda: False)  # a page is finished once it is begun
-            outcome = self._run.writer.write(batch, budget.throttled)
+            outcome = self._run.writer.write(batch, self._on_throttle(budget))
             budget.settle(expected, outcome.units)
             self._unit_guess = max(1.0, _mix(self._unit_guess, outcome.units / len(batch)))
             total.add(outcome)
@@ -234,6 +242,7 @@ class SegmentRun:
             self._spills.failed.add(_failure_line(failure) for failure in outcome.failed)
 
     def _counts(self, page: Page, result: PageResult, outcome: Outcome) -> Counts:
+        throttled, self._throttles = self._throttles, 0
         return Counts(
             scanned=page.scanned,
             matched=page.matched,
@@ -242,6 +251,7 @@ class SegmentRun:
             failed=len(outcome.failed),
             read_units=page.read_units,
             write_units=outcome.units,
+            throttled=throttled,
         )
 
     def _checkpoint(self) -> None:

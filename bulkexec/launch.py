@@ -12,7 +12,7 @@ from bulkexec.command import Command, load, restore
 from bulkexec.console import Progress, Terminal, confirm, plan_rows, say_plan, say_report
 from bulkexec.cost import Prices, metered_usd
 from bulkexec.cursor import Cursor, decode_cursor, require_same
-from bulkexec.describe import recovery, require_recovery
+from bulkexec.describe import recovery, require_recovery, who
 from bulkexec.model import Options, Plan, Report
 from bulkexec.planning import Filter, Planned, make_plan, price
 from bulkexec.pricing import fetch_prices
@@ -87,7 +87,7 @@ def _go(
     else:
         planned = replace(planned, plan=_local_results(caller, planned.plan, job_id))
         plan, runs_on = price(planned, None), f"this process, {THREADS} threads"
-    say_plan(caller.terminal, plan, plan_rows(plan, f"{runs_on}{why}", planned.remarks))
+    say_plan(caller.terminal, plan, plan_rows(plan, who(caller.session), f"{runs_on}{why}", planned.remarks))
     _gate(caller, plan, request.yes)
     begin = Launch(plan, planned.prices, job_id, deployment, cursor)
     return _run_glue(caller, begin) if deployment is not None else _run_local(caller, begin)

@@ -317,7 +317,10 @@ EXIT_CODES: dict[str, int] = {"finished": 0, "dry-run": 0, "failed": 1, "capped"
 
 @dataclass(frozen=True)
 class Report:
-    """What came of a job, cumulative over its runs. Only this comes back from one."""
+    """What came of a job, cumulative over its runs. Only this comes back from one.
+
+    `results` is the folder of the rows, `folder` that of the job's plan, report and lists of skipped and failed keys.
+    """
 
     job_id: str
     command: str
@@ -329,6 +332,7 @@ class Report:
     metered_cost_usd: float | None = None
     cursor: str | None = None
     results: str | None = None
+    folder: str | None = None
     failures: tuple[Failure, ...] = ()
     preview: tuple[str, ...] = ()
     error: tuple[str, ...] = ()

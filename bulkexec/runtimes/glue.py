@@ -179,6 +179,7 @@ class GlueRuntime:
             duration_seconds=self._control.seconds(run.job_id),
             cursor=Cursor(plan.fingerprint, plan.segments, job=run.job_id).encode(),
             results=plan.options.results or None,
+            folder=str(self.deployment.job_folder(run.job_id)),
             failures=first_failures(records),
             error=() if error is None else tuple(error.lines()),
         )

@@ -155,6 +155,7 @@ class _Driver:
             duration_seconds=self._seconds,
             cursor=None if finished else Cursor(plan.fingerprint, plan.segments, job=self._job.job_id).encode(),
             results=plan.options.results or None,
+            folder=str(self._job.folder),
             failures=first_failures(records),
             preview=first_rows(self._objects, bucket, files, PREVIEW_ROWS),
             error=error_lines(failure) if failure is not None else (),
