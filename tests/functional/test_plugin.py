@@ -1,4 +1,4 @@
-"""A command from a package of its own, found through the entry point, in both runtimes. Acceptance 7 of the main job."""
+"""A command of another package, found through the entry point, in both runtimes. Acceptance 7 of the main job."""
 
 from pathlib import Path
 from typing import Any

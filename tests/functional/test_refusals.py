@@ -80,7 +80,7 @@ def test_a_raw_expression_that_dynamodb_itself_refuses(bulkexec: Any, table: str
 
 
 def test_no_credentials(bulkexec: Any, sandbox: Sandbox, table: str) -> None:
-    without = {name: "" for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    without = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "")
     refused(bulkexec("delete", "--table", table, "--all", "--yes", env=without), "BX106", "credentials")
 
 
