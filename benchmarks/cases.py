@@ -1,8 +1,8 @@
 """bulkexec's way of each case: its engine, reader and writer on real commands.
 
-`scan` is `find` without a place for results; `delete` and `guarded_delete` are the command. Where a command is not there
-yet, one is declared here on the pieces that it will use: `Attributes` and `to_python` for predicates and maps, `Put` and
-`Update` for copies and updates.
+`scan` is `find` without a place for results; `delete` and `guarded_delete` are the command. Where a command is not
+there yet, one is declared here on the pieces that it will use: `Attributes` and `to_python` for predicates and maps,
+`Put` and `Update` for copies and updates.
 """
 
 from collections.abc import Callable
@@ -51,6 +51,7 @@ FILTERED = Scope(
     guard=Expression("#n0 = :v0", {"#n0": "status"}, {":v0": {"S": "active"}}),
     guard_statement=Statement('"status" = ?', ({"S": "active"},)),
 )
+WHOLE_TABLE = Scope(TABLE)
 SEGMENTS = 64
 
 
@@ -121,7 +122,7 @@ class Case:
     at_most: float
     plain: Callable[..., int]
     command: Command
-    scope: Scope = Scope(TABLE)
+    scope: Scope = WHOLE_TABLE
 
     def run(self, wire: Wire, over: Callable[[], bool]) -> Run:
         """bulkexec's run of it, ready to walk segments until `over()`."""

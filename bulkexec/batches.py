@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from bulkexec.model import Statement, Table
+from bulkexec.model import Delete, Put, Statement, Table
 
 TEXTS_KEPT = 1000
 """Statement texts kept at most; more come only from maps that change other attributes in every item."""
@@ -29,14 +29,14 @@ class BatchWrite:
         return self._begin + b",".join(entries) + b']},"ReturnConsumedCapacity":"TOTAL"}'
 
     @staticmethod
-    def delete(key: msgspec.Raw) -> bytes:
-        """Delete by key."""
-        return b'{"DeleteRequest":{"Key":%b}}' % key
-
-    @staticmethod
-    def put(item: msgspec.Raw) -> bytes:
-        """Put a whole item."""
-        return b'{"PutRequest":{"Item":%b}}' % item
+    def entries(writes: Iterable[Delete | Put]) -> list[bytes]:
+        """The entry of each write."""
+        return [
+            b'{"DeleteRequest":{"Key":%b}}' % write.key
+            if isinstance(write, Delete)
+            else b'{"PutRequest":{"Item":%b}}' % write.item
+            for write in writes
+        ]
 
 
 class Statements:

@@ -23,6 +23,9 @@ READ_TIMEOUT_SECONDS = 20.0
 IDLE_SECONDS = 60.0
 """Idle connections older than this are not used again: NAT gateways forget them silently (after 350 s on AWS)."""
 
+FRESH_SECONDS = 0.5
+"""A connection idle for less is taken as it is; looking at it first costs as much as signing a request."""
+
 RECEIVE_BYTES = 16 * 1024
 """One TLS record, and more than most answers."""
 HEAD_LIMIT_BYTES = 64 * 1024
@@ -78,7 +81,7 @@ class Transport:
             f"POST {parts.path or '/'} HTTP/1.1\r\nHost: {parts.netloc}\r\nUser-Agent: bulkexec\r\n"
             f"Accept-Encoding: {encoding}\r\n"
         )
-        self._idle: deque[_Connection] = deque(maxlen=None)
+        self._idle: deque[_Connection] = deque()
         self._idle_limit = idle_connections
         self.close = weakref.finalize(self, _close_all, self._idle)
 
@@ -120,7 +123,7 @@ class Transport:
             connection.close()
 
     def _give_back(self, connection: "_Connection") -> None:
-        if connection.reusable and len(self._idle) < self._idle_limit:
+        if connection.reusable and not connection.unread and len(self._idle) < self._idle_limit:
             connection.idle_since = time.monotonic()
             self._idle.append(connection)
         else:
@@ -159,7 +162,15 @@ class _Connection:
 
     def stale(self) -> bool:
         """Whether an idle connection cannot be used again. One that is readable was closed by the server."""
-        return bool(self._buffer or self._poll.poll(0)) or time.monotonic() - self.idle_since > IDLE_SECONDS
+        idle_seconds = time.monotonic() - self.idle_since
+        if idle_seconds < FRESH_SECONDS:
+            return False
+        return idle_seconds > IDLE_SECONDS or bool(self._poll.poll(0))
+
+    @property
+    def unread(self) -> bool:
+        """Whether there is more than the answers that were asked for."""
+        return bool(self._buffer)
 
     def take(self, data: bytes) -> bool:
         """Send all of it; False, and closed, when the socket would not take all."""
@@ -216,39 +227,51 @@ class _Connection:
 
 def _receive(connection: _Connection) -> Answer:
     """Read one answer; sets `reusable` of the connection. Raises OSError, ValueError, or Damaged."""
-    status, fields = _head(connection)
-    while 100 <= status < 200:  # an interim answer, e.g. 100 Continue; the real one follows
-        status, fields = _head(connection)
-    content = _content(connection, fields)
-    expected = fields.get(b"x-amz-crc32")
+    head = _Head(connection.until(b"\r\n\r\n"))
+    while 100 <= head.status < 200:  # an interim answer, e.g. 100 Continue; the real one follows
+        head = _Head(connection.until(b"\r\n\r\n"))
+    connection.reusable = head.keeps_connection
+    content = _content(connection, head)
+    expected = head.field(b"x-amz-crc32")
     # The checksum is of the bytes as sent, compressed or not:
     # https://pkg.go.dev/github.com/aws/aws-sdk-go-v2/service/dynamodb/internal/customizations
-    if expected is not None and int(expected) != binascii.crc32(content):
-        connection.close()
+    if expected and int(expected) != binascii.crc32(content):
         raise Damaged("the answer's CRC32 does not match its body")
-    if fields.get(b"content-encoding") == b"gzip":
+    if head.field(b"content-encoding") == b"gzip":
         content = _unzipped(content)
-    return Answer(status, content)
+    return Answer(head.status, content)
 
 
-def _head(connection: _Connection) -> tuple[int, dict[bytes, bytes]]:
-    version, *lines = connection.until(b"\r\n\r\n").split(b"\r\n")
-    if not version.startswith(b"HTTP/1."):
-        raise ValueError("the answer is not HTTP/1.1")
-    fields = {}
-    for line in lines:
-        name, _, value = line.partition(b":")
-        fields[name.lower()] = value.strip()
-    kept = b"keep-alive" if version[5:8] == b"1.0" else b"close"
-    connection.reusable = (fields.get(b"connection", b"").lower() == kept) == (kept == b"keep-alive")
-    return int(version[9:12]), fields
+class _Head:
+    """Status line and header fields. Fields are looked for, not parsed: five of a dozen are ever asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        if not data.startswith(b"HTTP/1."):
+            raise ValueError("the answer is not HTTP/1.1")
+        self.status = int(data[9:12])
+        self._lower = data.lower() + b"\r\n"
+
+    def field(self, name: bytes) -> bytes:
+        """The value of a field in lower case, empty if there is none."""
+        found = self._lower.find(b"\r\n" + name + b":")
+        if found < 0:
+            return b""
+        begin = found + len(name) + 3
+        return self._lower[begin : self._lower.index(b"\r\n", begin)].strip()
+
+    @property
+    def keeps_connection(self) -> bool:
+        """HTTP/1.1 keeps a connection unless it says "close", HTTP/1.0 only if it says "keep-alive"."""
+        said = self.field(b"connection")
+        return said == b"keep-alive" if self._lower.startswith(b"http/1.0") else said != b"close"
 
 
-def _content(connection: _Connection, fields: Mapping[bytes, bytes]) -> bytes:
-    if fields.get(b"transfer-encoding", b"").lower() == b"chunked":
+def _content(connection: _Connection, head: _Head) -> bytes:
+    length = head.field(b"content-length")
+    if head.field(b"transfer-encoding") == b"chunked":
         return _chunks(connection)
-    if b"content-length" in fields:
-        return connection.exactly(int(fields[b"content-length"]))
+    if length:
+        return connection.exactly(int(length))
     connection.reusable = False
     return connection.rest()
 
