@@ -8,9 +8,10 @@ there yet, one is declared here on the pieces that it will use: `Attributes` and
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from benchmarks import boto3_way
+from benchmarks.boto3_way import Over
 from bulkexec.codec import Attributes, to_python
 from bulkexec.command import Command
 from bulkexec.commands.delete import Delete
@@ -116,15 +117,19 @@ class Archive(Command):
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of work, done both ways. `at_most` is the share of boto3's CPU that issue 3 allows."""
+    """One kind of work, done both ways. `at_most` is the share of boto3's CPU that issue 3 allows.
+
+    boto3's way is `read`, and `write` of a page's items where there is one.
+    """
 
     name: str
     at_most: float
-    plain: Callable[..., int]
     command: Command
+    read: Callable[[Any, Over], int]
+    write: Callable[[Any, Over, list[dict[str, Any]]], int] | None = None
     scope: Scope = WHOLE_TABLE
 
-    def run(self, wire: Wire, over: Callable[[], bool]) -> Run:
+    def run(self, wire: Wire, over: Over) -> Run:
         """bulkexec's run of it, ready to walk segments until `over()`."""
         work = self.command.plan(self.scope)
         calls = Retrying(wire, Refusals(TABLE.name, TABLE.region))
@@ -144,11 +149,11 @@ class Case:
 
 
 CASES = (
-    Case("scan", 1 / 60, boto3_way.scan, Find()),
-    Case("scan_predicate", 1 / 30, boto3_way.scan_predicate, Predicate()),
-    Case("map", 1 / 8, boto3_way.map_items, MapItems()),
-    Case("copy", 1 / 40, boto3_way.copy, Copy()),
-    Case("delete", 1 / 30, boto3_way.delete, Delete(all=True)),
-    Case("guarded_delete", 1 / 30, boto3_way.guarded_delete, Delete(), FILTERED),
-    Case("conditional_update", 1 / 40, boto3_way.conditional_update, Archive(), FILTERED),
+    Case("scan", 1 / 60, Find(), boto3_way.scan),
+    Case("scan_predicate", 1 / 30, Predicate(), boto3_way.scan_predicate),
+    Case("map", 1 / 8, MapItems(), boto3_way.map_items),
+    Case("copy", 1 / 40, Copy(), boto3_way.scan, boto3_way.copy),
+    Case("delete", 1 / 30, Delete(all=True), boto3_way.scan_keys, boto3_way.delete),
+    Case("guarded_delete", 1 / 30, Delete(), boto3_way.scan_keys, boto3_way.guarded_delete, FILTERED),
+    Case("conditional_update", 1 / 40, Archive(), boto3_way.scan_keys, boto3_way.conditional_update, FILTERED),
 )

@@ -8,7 +8,8 @@ from typing import Any
 
 import boto3
 
-from benchmarks import floor
+from benchmarks import boto3_way, floor
+from benchmarks.boto3_way import Over
 from benchmarks.cases import CASES, TABLE, Case
 from benchmarks.endpoint import VARIANTS, Endpoint, Variant, running
 from bulkexec.engine import run_segments
@@ -26,7 +27,7 @@ ENVIRONMENT = {
     "AWS_EC2_METADATA_DISABLED": "true",
 }
 
-Way = Callable[[Callable[[], bool]], int]
+Way = Callable[[Over], int]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,13 @@ class Measured:
     items: int
     cpu_seconds: float
     wall_seconds: float
+
+    def __add__(self, other: "Measured") -> "Measured":
+        """Both done to each item; as for the number of items of `other`."""
+        share = other.items / self.items
+        return Measured(
+            other.items, self.cpu_seconds * share + other.cpu_seconds, self.wall_seconds * share + other.wall_seconds
+        )
 
     @property
     def cpu_us_per_item(self) -> float:
@@ -90,19 +98,29 @@ def _measure_variant(variant: Variant, endpoint: Endpoint, seconds: float) -> It
 
 def _measure_case(case: Case, variant: Variant, endpoint: Endpoint, table: Any, wire: Wire, seconds: float) -> Row:
     requests = floor.requests_of_a_page(case, wire)
-    ways: tuple[Way, ...] = (
-        lambda over: case.plain(table, over),
-        lambda over: _ours(case, wire, over),
-        lambda over: floor.replay(endpoint, requests, over, THREADS),
+    ways: tuple[Callable[[], Measured], ...] = (
+        lambda: _boto3(case, table, seconds),
+        lambda: measure(lambda over: _ours(case, wire, over), seconds),
+        lambda: measure(lambda over: floor.replay(endpoint, requests, over, THREADS), seconds / 2),
     )
     best: list[Measured] = []
     for _ in range(ROUNDS):
-        measured = [measure(way, seconds) for way in ways]
+        measured = [way() for way in ways]
         best = [min(pair, key=lambda one: one.cpu_us_per_item) for pair in zip(best or measured, measured, strict=True)]
     return Row(case, variant, *best)
 
 
-def _ours(case: Case, wire: Wire, over: Callable[[], bool]) -> int:
+def _boto3(case: Case, table: Any, seconds: float) -> Measured:
+    read, write = case.read, case.write
+    if write is None:
+        return measure(lambda over: read(table, over), seconds)
+    items = boto3_way.page(table, keys_only=read is boto3_way.scan_keys)
+    return measure(lambda over: read(table, over), seconds / 3) + measure(
+        lambda over: write(table, over, items), seconds
+    )
+
+
+def _ours(case: Case, wire: Wire, over: Over) -> int:
     run = case.run(wire, over)
     return sum(record.counts.scanned for record in run_segments(run, range(run.plan.segments)))
 

@@ -9,6 +9,7 @@ import binascii
 import select
 import socket
 import ssl
+import struct
 import time
 import weakref
 import zlib
@@ -92,9 +93,12 @@ class Transport:
         connection = self._sent(data)
         try:
             answer = _receive(connection)
+        except (TimeoutError, BlockingIOError) as error:
+            connection.close()
+            raise Lost(f"no answer from {self._address[0]} within {self._timeouts[1]:g} s") from error
         except (OSError, ValueError) as error:
             connection.close()
-            raise Lost(f"no answer from {self._address[0]}: {error or type(error).__name__}") from error
+            raise Lost(f"no answer from {self._address[0]}: {error}") from error
         except BaseException:
             connection.close()
             raise
@@ -141,8 +145,22 @@ class Transport:
         except OSError as error:
             plain.close()
             raise NotSent(f"cannot connect to {self._address[0]} with TLS: {error}") from error
-        connected.settimeout(read_seconds)
+        _limit_wait(connected, read_seconds)
         return _Connection(connected)
+
+
+def _limit_wait(connected: socket.socket, seconds: float) -> None:
+    """Let no send or receive wait for longer. Raises TimeoutError or BlockingIOError then.
+
+    A timeout of Python's costs a poll before every call; the kernel's is free, but TLS would wait on in spite of it.
+    """
+    if isinstance(connected, ssl.SSLSocket):
+        connected.settimeout(seconds)
+        return
+    whole, fraction = divmod(seconds, 1)
+    connected.settimeout(None)
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        connected.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", int(whole), int(fraction * 1_000_000)))
 
 
 def _close_all(connections: "deque[_Connection]") -> None:

@@ -312,19 +312,23 @@ def test_what_claims_to_be_gzip_and_is_not_is_lost() -> None:
         client.post({}, BODY)
 
 
-def test_a_silent_server_is_given_up_after_the_read_timeout() -> None:
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+def test_a_silent_server_is_given_up_after_the_read_timeout(
+    tls: bool, certificate: tuple[Path, ssl.SSLContext]
+) -> None:
     released = threading.Event()
 
     def script(connected: socket.socket) -> None:
         read_request(connected)
         released.wait(10)
 
-    with served(script, read_timeout_seconds=0.2) as (_, client):
+    bundle, context = str(certificate[0]), certificate[1] if tls else None
+    with served(script, tls=context, ca_bundle=bundle, read_timeout_seconds=0.2) as (_, client):
         began = time.monotonic()
-        with pytest.raises(Lost, match="timed out"):
+        with pytest.raises(Lost, match=r"within 0\.2 s"):
             client.post({}, BODY)
         released.set()
-        assert time.monotonic() - began < 5
+        assert 0.1 < time.monotonic() - began < 5
 
 
 def test_a_port_nobody_listens_on_is_not_sent() -> None:
