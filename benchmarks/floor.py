@@ -5,11 +5,13 @@ What one page of a case sends is recorded from bulkexec's own run, then played a
 
 import socket
 import ssl
-import threading
-from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from benchmarks.boto3_way import Over
 from benchmarks.cases import Case
 from benchmarks.endpoint import Endpoint
 from benchmarks.pages import ITEMS_A_PAGE
@@ -45,27 +47,26 @@ def _request(operation: str, body: bytes) -> bytes:
     return f"POST / HTTP/1.1\r\nHost: localhost\r\n{target}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def replay(endpoint: Endpoint, requests: list[bytes], over: Callable[[], bool], threads: int) -> int:
-    """Play a page's requests again and again in some threads until `over()`; gives the number of items."""
-    counts: list[int] = []
-    workers = [
-        threading.Thread(target=lambda: counts.append(_replay(endpoint, requests, over))) for _ in range(threads)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    return sum(counts) * ITEMS_A_PAGE
+@contextmanager
+def connected(endpoint: Endpoint, threads: int) -> Iterator[list[socket.socket]]:
+    """Open connections, one a thread; bulkexec's are open before it is measured, too."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(_connect(endpoint)) for _ in range(threads)]
 
 
-def _replay(endpoint: Endpoint, requests: list[bytes], over: Callable[[], bool]) -> int:
+def replay(connections: list[socket.socket], requests: list[bytes], over: Over) -> int:
+    """Play a page's requests again and again on all connections until `over()`; gives the number of items."""
+    with ThreadPoolExecutor(len(connections)) as threads:
+        return sum(threads.map(lambda connection: _replay(connection, requests, over), connections)) * ITEMS_A_PAGE
+
+
+def _replay(connection: socket.socket, requests: list[bytes], over: Over) -> int:
     pages, buffer = 0, memoryview(bytearray(BUFFER_BYTES))
-    with _connect(endpoint) as connected:
-        while not over():
-            for request in requests:
-                connected.sendall(request)
-                _receive(connected, buffer)
-            pages += 1
+    while not over():
+        for request in requests:
+            connection.sendall(request)
+            _receive(connection, buffer)
+        pages += 1
     return pages
 
 
@@ -73,21 +74,21 @@ def _connect(endpoint: Endpoint) -> socket.socket:
     url = urlsplit(endpoint.url)
     assert url.hostname
     assert url.port
-    connected = socket.create_connection((url.hostname, url.port))
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection = socket.create_connection((url.hostname, url.port))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if url.scheme == "https":
         context = ssl.create_default_context(cafile=endpoint.certificate)
-        return context.wrap_socket(connected, server_hostname=url.hostname)
-    return connected
+        return context.wrap_socket(connection, server_hostname=url.hostname)
+    return connection
 
 
-def _receive(connected: socket.socket, buffer: memoryview) -> None:
-    at = connected.recv_into(buffer)
+def _receive(connection: socket.socket, buffer: memoryview) -> None:
+    at = connection.recv_into(buffer)
     head = bytes(buffer[:512])
     begin = head.index(b"Content-Length: ") + 16
     length = int(head[begin : head.index(b"\r", begin)]) + head.index(b"\r\n\r\n") + 4
     while at < length:
-        received = connected.recv_into(buffer[at:])
+        received = connection.recv_into(buffer[at:])
         if not received:
             raise ConnectionError("the stub closed the connection")
         at += received

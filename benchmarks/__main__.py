@@ -1,0 +1,50 @@
+"""`python -m benchmarks [client|spark|memory …]`: measure, by default all of it, and write down what was found."""
+
+import sys
+
+from benchmarks import client, document, endpoint, memory, spark_overhead
+
+
+def run_client() -> None:
+    """CPU per item on the canned endpoint."""
+    rows = []
+    for row in client.measure_all(endpoint.build()):
+        rows.append(row)
+        print(client.table([row]).splitlines()[-1], flush=True)
+    document.write_json("results.json", client.entries(rows))
+    document.write_section("client", client.table(rows))
+
+
+def run_memory() -> None:
+    """Resident memory against the sandbox."""
+    entries = memory.measure()
+    document.write_json("memory.json", entries)
+    document.write_section("memory", memory.table(entries))
+    print(memory.table(entries), flush=True)
+
+
+def run_spark() -> None:
+    """Spark's own costs."""
+    found = spark_overhead.measure()
+    document.write_json("spark_overhead.json", found)
+    document.write_section("spark", spark_overhead.table(found))
+    print(spark_overhead.table(found), flush=True)
+
+
+BENCHMARKS = {"client": run_client, "spark": run_spark, "memory": run_memory}
+
+
+def main(names: list[str]) -> int:
+    """Run the named benchmarks; 2 for a name there is not."""
+    unknown = set(names) - set(BENCHMARKS)
+    if unknown:
+        print(f"no benchmark {', '.join(sorted(unknown))}; there are: {', '.join(BENCHMARKS)}", file=sys.stderr)
+        return 2
+    for name in names or BENCHMARKS:
+        print(f"# {name}", flush=True)
+        BENCHMARKS[name]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
