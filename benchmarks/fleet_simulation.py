@@ -45,7 +45,7 @@ class Case:
     estimate_error: float = 0.0
     pause_share: float = 0.0
     changes: tuple[tuple[float, float], ...] = ()
-    seconds: float = 12.0
+    seconds: float = 8.0
     seed: int = 1
 
 
@@ -192,7 +192,7 @@ LARGE = ((880, 1.0), (880, 50.0), (880, 1_000.0), (880, 20_000.0), (880, 100_000
 def cases() -> list[Case]:
     """Every fleet size and rate with even demand, and what can go wrong."""
     even = [
-        Case(f"even {workers} x {rate:g}", workers, rate, cost=max(1.0, rate / workers / 20))
+        Case(f"even {workers} x {rate:g}", workers, rate, cost=max(1.0, rate / workers / 4))
         for workers, rate in (*SIZES, *LARGE)
     ]
     pages = [
@@ -208,8 +208,8 @@ def cases() -> list[Case]:
         Case("skewed 1 of 64", 64, 1_000, cost=5.0, active=1, latency_seconds=0.004),
         Case("skewed 10 of 880", 880, 1_000, active=10),
         Case("skewed 200 of 880", 880, 1_000, active=200),
-        Case("deaths 64", 64, 1_000, deaths=0.8),
-        Case("deaths 880", 880, 10_000, cost=5.0, deaths=0.5),
+        Case("deaths 64", 64, 1_000, deaths=0.2),
+        Case("deaths 880", 880, 10_000, cost=5.0, deaths=0.2),
         Case("clocks 8", 8, 100, skew_seconds=2.0),
         Case("clocks 64", 64, 1_000, skew_seconds=2.0),
         Case("clocks 880", 880, 1_000, skew_seconds=2.0),
@@ -219,7 +219,7 @@ def cases() -> list[Case]:
         Case("estimates off 64", 64, 1_000, cost=5.0, estimate_error=0.5),
         Case("estimates off 880", 880, 10_000, cost=10.0, estimate_error=0.5),
         Case("pauses 64 x 4 threads", 64, 1_000, cost=5.0, threads=4, pause_share=0.2),
-        Case("slow requests 880", 880, 20_000, cost=10.0, latency_seconds=0.3),
+        Case("slow requests 880", 880, 20_000, cost=25.0, latency_seconds=0.1),
         Case("slow store 64", 64, 1_000, round_trip_seconds=0.04),
         Case("100 to 30 to 0 to 100", 8, 100, changes=((5.0, 30.0), (10.0, 0.0), (15.0, 100.0)), seconds=20.0),
     ]

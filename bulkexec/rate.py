@@ -1,15 +1,15 @@
 """Rate limit in read or write units a second: reserve an estimate, settle with what was consumed.
 
-`Budget` limits one process. `acquire`, `settle` and `throttled` are all that the engine knows of it, so that a budget
-shared by a fleet can stand in its place.
+`Limiter` is all that the engine knows: `Budget` limits one process, `bulkexec.fleet.FleetBudget` all processes of a job
+together, and `bulkexec.budgets` holds those of a table and its indexes together.
 """
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from bulkexec.errors import BadArgument
 
@@ -24,6 +24,41 @@ BACK_OFF: Final = 0.7
 BACK_OFF_SECONDS: Final = 1.0
 RECOVERY_PER_SECOND: Final = 0.05
 """Additive recovery from throttling: this share of the full rate for each second, after one quiet second."""
+
+
+KEY_RANGE: Final = "KeyRangeThroughputExceeded"
+"""How the ThrottlingReasons of one hot partition end, after TableRead, TableWrite, IndexRead or IndexWrite."""
+
+Kind = Literal["read", "write"]
+
+
+class Limiter(Protocol):
+    """Reserve an estimate, settle with what was consumed. Safe for threads."""
+
+    def acquire(self, units: float, stop: Callable[[], bool]) -> bool:
+        """Wait until `units` may be spent; False, with nothing spent, as soon as `stop()` is true."""
+
+    def settle(self, estimated: float, consumed: float) -> None:
+        """Correct an acquired estimate by what was consumed."""
+
+    def throttled(self, reasons: Sequence[str] = ()) -> None:
+        """The service throttled a request, for these ThrottlingReasons if it gave any."""
+
+    @property
+    def rate(self) -> float:
+        """Units a second that may be spent now, by all that share the budget."""
+
+    @property
+    def share(self) -> float:
+        """Units a second that this process can expect when all that share the budget want some."""
+
+    def statistics(self) -> "RateStatistics":
+        """What this process spent so far."""
+
+
+def of_one_key_range(reasons: Sequence[str]) -> bool:
+    """Whether a request was throttled for a hot partition alone, so that slowing others down would not help it."""
+    return bool(reasons) and all(reason.endswith(KEY_RANGE) for reason in reasons)
 
 
 @dataclass(frozen=True)
@@ -59,12 +94,12 @@ class Budget:
         self._clock, self._sleep = clock, sleep
         self._lock = threading.Lock()
         self._waiting: dict[object, float] = {}
-        self._limit = _checked(rate)
+        self._limit = _limit(rate)
         self._slowdown: _Slowdown | None = None
         self._throttled = 0
         self._balance = 0.0
         self._at = clock()
-        self._meter = _Meter()
+        self._meter = Meter()
 
     def acquire(self, units: float, stop: Callable[[], bool]) -> bool:
         """Wait until `units` may be spent; False, with nothing spent, as soon as `stop()` is true."""
@@ -89,11 +124,13 @@ class Budget:
             self._advance()
             self._spend(consumed - estimated)
 
-    def throttled(self) -> None:
-        """The service throttled a request: slow down, at most once a second."""
+    def throttled(self, reasons: Sequence[str] = ()) -> None:
+        """The service throttled a request: slow down, at most once a second; but not for one hot partition."""
         with self._lock:
             self._advance()
             self._throttled += 1
+            if of_one_key_range(reasons):
+                return
             if self._slowdown is None:
                 self._slowdown = _Slowdown.begin(self._limit, self._meter.recent, self._at)
             else:
@@ -104,7 +141,7 @@ class Budget:
         """A new limit, effective at once also for those who wait: None is no limit of ours, 0 pauses."""
         with self._lock:
             self._advance()
-            self._limit = _checked(units_per_second)
+            self._limit = _limit(units_per_second)
             self._balance = min(self._balance, self._burst)
 
     @property
@@ -112,6 +149,11 @@ class Budget:
         """Units a second that may be spent now; infinite when neither a limit nor throttling holds it."""
         slowdown = inf if self._slowdown is None else self._slowdown.rate
         return min(inf if self._limit is None else self._limit, slowdown)
+
+    @property
+    def share(self) -> float:
+        """All of it: nobody else shares this budget."""
+        return self.rate
 
     def statistics(self) -> RateStatistics:
         """What was spent so far."""
@@ -169,11 +211,11 @@ class _Slowdown:
     def begin(limit: float | None, recent: float, at: float) -> "_Slowdown":
         """Without a limit the rate is what was spent lately, and twice that counts as recovered."""
         rate = max(recent, 1.0) if limit is None else limit
-        return _Slowdown(_slower(rate), rate * 2 if limit is None else rate, at)
+        return _Slowdown(slower(rate), rate * 2 if limit is None else rate, at)
 
     def again(self, at: float) -> None:
         if at - self._throttled_at >= BACK_OFF_SECONDS:
-            self.rate, self._throttled_at = _slower(self.rate), at
+            self.rate, self._throttled_at = slower(self.rate), at
 
     def recover(self, elapsed: float, at: float) -> bool:
         """Raise the rate after a quiet second; whether it is back to full."""
@@ -182,7 +224,7 @@ class _Slowdown:
         return self.rate >= self._full_rate
 
 
-class _Meter:
+class Meter:
     """Units by whole seconds since the first was spent."""
 
     def __init__(self) -> None:
@@ -195,6 +237,7 @@ class _Meter:
         self._end = 0.0
 
     def add(self, units: float, at: float) -> None:
+        """Count units spent at a time; negative ones correct earlier ones."""
         begin = self._begin = at if self._begin is None else self._begin
         second = int(at - begin)
         if second != self._second:
@@ -207,6 +250,7 @@ class _Meter:
 
     @property
     def peak(self) -> float:
+        """Units in the highest whole second."""
         return max(self._peak, self._units)
 
     @property
@@ -220,27 +264,56 @@ class _Meter:
         return self.total / max(1.0, self._end - (self._begin or 0.0)) if self.total else 0.0
 
 
-def parse_rate(text: str, kind: Literal["read", "write"]) -> float:
+@dataclass(frozen=True)
+class Asked:
+    """A rate as it was asked for: units a second, or a share (0.5 is 50 %) of what there is."""
+
+    units_per_second: float | None = None
+    share: float | None = None
+
+
+def parse_asked(text: str, kind: Kind, *, pause: bool = False) -> Asked:
+    """A rate from an option: "500", "1.5" or "50%"; with `pause` also "0". Raises BadArgument for anything else."""
+    share = text.strip().endswith("%")
+    number = _number(text.strip().removesuffix("%"), text, kind)
+    if number < 0 or (number == 0 and not pause):
+        raise BadArgument(f"--{kind}-rate {text}: must be more than 0; leave it out for the default")
+    if share and number > 100:
+        raise BadArgument(f"--{kind}-rate {text}: more than all of what there is; give units a second to go beyond")
+    return Asked(share=number / 100) if share else Asked(units_per_second=number)
+
+
+def parse_rate(text: str, kind: Kind) -> float:
     """Units a second from an option, e.g. "500" or "1.5". Raises BadArgument for anything but a number above 0."""
-    option = f"--{kind}-rate"
-    if text.strip().endswith("%"):
-        raise BadArgument(
-            f"{option} {text}: shares of the table's capacity are not supported yet; give units a second, e.g. 500"
-        )
+    asked = parse_asked(text, kind)
+    if asked.units_per_second is None:
+        raise BadArgument(f"--{kind}-rate {text}: a share cannot be given here; give units a second, e.g. 500")
+    return asked.units_per_second
+
+
+def _number(digits: str, text: str, kind: Kind) -> float:
     try:
-        rate = float(text)
+        number = float(digits)
     except ValueError as error:
-        raise BadArgument(f"{option} {text}: not a number of units a second, such as 500 or 1.5") from error
-    if not isfinite(rate) or rate <= 0:
-        raise BadArgument(f"{option} {text}: must be more than 0 units a second; leave it out for no limit")
-    return rate
+        raise BadArgument(
+            f"--{kind}-rate {text}: neither units a second, such as 500, nor a share, such as 50%"
+        ) from error
+    if not isfinite(number):
+        raise BadArgument(f"--{kind}-rate {text}: not a finite number")
+    return number
 
 
-def _slower(rate: float) -> float:
+def slower(rate: float) -> float:
+    """The rate after a throttle: 70 %, but never below 1 unit a second because of throttling alone."""
     return max(rate * BACK_OFF, min(rate, 1.0))
 
 
-def _checked(rate: float | None) -> float | None:
-    if rate is not None and not (isfinite(rate) and rate >= 0):
+def checked_rate(rate: float) -> float:
+    """The rate itself. Raises ValueError for what is no rate."""
+    if not (isfinite(rate) and rate >= 0):
         raise ValueError(f"a rate is None or a finite number of units a second from 0, not {rate}")
     return rate
+
+
+def _limit(rate: float | None) -> float | None:
+    return None if rate is None else checked_rate(rate)
