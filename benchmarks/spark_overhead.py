@@ -4,6 +4,7 @@ Tasks that get no rows give the price of a task; rows that go through mapInArrow
 Python objects, the price of an item inside Spark.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -64,10 +65,11 @@ def _measure(spark: Any) -> dict[str, float]:
 def _session() -> Any:
     from pyspark.sql import SparkSession
 
+    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
     builder = SparkSession.builder.master(f"local[{PARALLELISM}]").appName("spark-overhead")
     for name, value in {
         "spark.ui.enabled": "false",
-        "spark.pyspark.python": sys.executable,
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
     }.items():

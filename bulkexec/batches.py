@@ -15,6 +15,7 @@ TEXTS_KEPT = 1000
 """Statement texts kept at most; more come only from maps that change other attributes in every item."""
 
 _encode = msgspec.json.encode
+_raw_values = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _END = b'],"ReturnConsumedCapacity":"TOTAL"}'
 
 
@@ -48,7 +49,7 @@ class Statements:
     def __init__(self, table: Table) -> None:
         self._table = quoted(table.name)
         self._where = " AND ".join(f"{quoted(name)} = ?" for name in table.key_names)
-        self._key_values = _KeyValues(table.key_names)
+        self._key_names = table.key_names
         self._texts: dict[tuple[str, str], bytes] = {}
 
     @staticmethod
@@ -74,7 +75,8 @@ class Statements:
     ) -> bytes:
         wanted = condition.text if condition is not None else ""
         begin = self._texts.get((verb + clauses, wanted)) or self._begin(verb, clauses, wanted)
-        parameters = [*map(_encode, values), *self._key_values(key)]
+        raw = _raw_values.decode(key)
+        parameters = [*map(_encode, values), *[raw[name] for name in self._key_names]]
         if condition is not None:
             parameters += map(_encode, condition.parameters)
         return begin + b",".join(parameters) + b"]}"
@@ -88,18 +90,6 @@ class Statements:
             self._texts.clear()
         self._texts[verb + clauses, wanted] = begin
         return begin
-
-
-class _KeyValues:
-    """Cuts the typed key values out of raw items, in the order of the key schema, without decoding them."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        fields = [(f"key{i}", msgspec.Raw) for i in range(len(names))]
-        rename = {f"key{i}": name for i, name in enumerate(names)}
-        self._decoder = msgspec.json.Decoder(msgspec.defstruct("Key", fields, rename=rename))
-
-    def __call__(self, raw: msgspec.Raw) -> Sequence[msgspec.Raw]:
-        return msgspec.structs.astuple(self._decoder.decode(raw))
 
 
 def quoted(name: str) -> str:

@@ -73,10 +73,18 @@ class Attributes:
     def __init__(self, *names: str) -> None:
         fields = [(f"attribute{i}", dict[str, Any] | None, None) for i in range(len(names))]
         renamed = {f"attribute{i}": name for i, name in enumerate(names)}
-        self._decoder = msgspec.json.Decoder(msgspec.defstruct("Attributes", fields, rename=renamed))
-        self._fields = tuple(renamed)
+        self._names = names
+        self._fields: tuple[str, ...] = tuple(renamed)
+        try:
+            self._decoder = msgspec.json.Decoder(msgspec.defstruct("Attributes", fields, rename=renamed))
+        except ValueError:
+            # A struct's names cannot have quotes, backslashes or control characters; DynamoDB's can. Slower then.
+            self._fields = ()
 
     def __call__(self, raw: msgspec.Raw | bytes) -> tuple[dict[str, Any] | None, ...]:
         """The typed values of one item."""
+        if not self._fields:
+            item = _typed_item.decode(raw)
+            return tuple([item.get(name) for name in self._names])
         found = self._decoder.decode(raw)
         return tuple([getattr(found, field) for field in self._fields])

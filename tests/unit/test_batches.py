@@ -1,0 +1,102 @@
+"""Batch bodies joined from raw bytes are the JSON that an encoder would have made."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bulkexec import batches
+from bulkexec.batches import BatchWrite, Statements
+from bulkexec.model import Delete, KeyAttribute, Put, Statement, Table
+
+NAMES = st.text(min_size=1, max_size=10)
+VALUES = st.fixed_dictionaries({"S": st.text(max_size=20)}) | st.fixed_dictionaries({"N": st.integers().map(str)})
+ITEMS = st.dictionaries(NAMES, VALUES, min_size=1, max_size=5)
+
+
+def raw(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(json.dumps(value).encode())
+
+
+def table(*keys: str, name: str = "t") -> Table:
+    return Table(
+        name=name,
+        arn=f"arn:aws:dynamodb:us-east-1:111122223333:table/{name}",
+        region="us-east-1",
+        account="111122223333",
+        keys=tuple(KeyAttribute(key, "S") for key in keys),
+        status="ACTIVE",
+        item_count=0,
+        size_bytes=0,
+        billing="on-demand",
+    )
+
+
+@given(st.lists(st.tuples(st.booleans(), ITEMS), min_size=1, max_size=25))
+def test_batch_write_carries_each_write_as_it_is(writes: list[tuple[bool, Any]]) -> None:
+    made = BatchWrite("t.able-1")
+    entries = made.entries(Delete(raw(item)) if deletes else Put(raw(item)) for deletes, item in writes)
+    wanted = [
+        {"DeleteRequest": {"Key": item}} if deletes else {"PutRequest": {"Item": item}} for deletes, item in writes
+    ]
+    assert json.loads(made.body(entries)) == {
+        "RequestItems": {"t.able-1": wanted},
+        "ReturnConsumedCapacity": "TOTAL",
+    }
+
+
+def test_unprocessed_entries_go_into_the_next_body_as_they_came() -> None:
+    made = BatchWrite("t")
+    body = made.body(made.entries([Delete(raw({"pk": {"S": "a"}}))]))
+    unprocessed = msgspec.json.decode(body)["RequestItems"]["t"]
+    assert json.loads(made.body(map(raw, unprocessed))) == json.loads(body)
+
+
+@given(key=st.tuples(VALUES, VALUES), others=ITEMS, names=st.lists(NAMES, min_size=2, max_size=2, unique=True))
+def test_a_delete_names_its_keys_in_the_order_of_the_schema(
+    key: tuple[Any, Any], others: dict[str, Any], names: list[str]
+) -> None:
+    item = others | dict(zip(reversed(names), reversed(key), strict=True))
+    condition = Statement('"a" = ? OR "b" = ?', ({"N": "1"}, {"S": "\"'"}))
+    entry = json.loads(Statements(table(*names)).delete(raw(item), condition))
+    quoted = [batches.quoted(name) for name in names]
+    assert entry == {
+        "Statement": f'DELETE FROM "t" WHERE {quoted[0]} = ? AND {quoted[1]} = ? AND ("a" = ? OR "b" = ?)',
+        "Parameters": [*key, {"N": "1"}, {"S": "\"'"}],
+    }
+
+
+def test_an_update_binds_its_changes_before_the_key_and_its_condition_behind() -> None:
+    statements = Statements(table("pk"))
+    change = Statement('SET "a" = ? REMOVE "b"', ({"S": "new"},))
+    condition = Statement('"a" = ?', ({"S": "old"},))
+    key = raw({"pk": {"S": "k"}})
+    body = json.loads(statements.body([statements.update(key, change, condition), statements.delete(key)]))
+    assert body == {
+        "Statements": [
+            {
+                "Statement": 'UPDATE "t" SET "a" = ? REMOVE "b" WHERE "pk" = ? AND ("a" = ?)',
+                "Parameters": [{"S": "new"}, {"S": "k"}, {"S": "old"}],
+            },
+            {"Statement": 'DELETE FROM "t" WHERE "pk" = ?', "Parameters": [{"S": "k"}]},
+        ],
+        "ReturnConsumedCapacity": "TOTAL",
+    }
+
+
+def test_texts_that_never_repeat_are_not_kept_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "TEXTS_KEPT", 3)
+    statements = Statements(table("pk"))
+    key = raw({"pk": {"S": "k"}})
+    for number in range(20):
+        entry = json.loads(statements.update(key, Statement(f'SET "a{number}" = ?', ({"N": "1"},))))
+        assert entry["Statement"] == f'UPDATE "t" SET "a{number}" = ? WHERE "pk" = ?'
+    assert len(statements._texts) <= 3
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("a.b", '"a.b"'), ('a"b', '"a""b"'), ("größe", '"größe"')])
+def test_names_are_quoted(name: str, wanted: str) -> None:  # case C021 C023
+    assert batches.quoted(name) == wanted
