@@ -1,7 +1,7 @@
 """What Spark itself costs: CPU of the JVM and its Python workers for each task and each item, with no work in them.
 
-Tasks that get no rows give the price of a task; rows that go through mapInArrow untouched, as Arrow batches or through
-Python objects, the price of an item inside Spark.
+Tasks of one row give the price of a task; rows that go through mapInArrow untouched, as Arrow batches or through Python
+objects, the price of an item inside Spark.
 """
 
 import os
@@ -52,7 +52,7 @@ def _job(spark: Any, tasks: int, rows: int, function: Callable[[Iterable[Any]], 
 def _measure(spark: Any) -> dict[str, float]:
     for _ in range(3):
         _job(spark, TASKS_FEW, 1000, _through_objects)()  # classes loaded, code compiled, workers forked
-    few, many = (min(_cost(_job(spark, n, 0, _untouched)) for _ in range(3)) for n in (TASKS_FEW, TASKS_MANY))
+    few, many = (min(_cost(_job(spark, n, n, _untouched)) for _ in range(3)) for n in (TASKS_FEW, TASKS_MANY))
     arrow = min(_cost(_job(spark, TASKS_FEW, ITEMS, _untouched)) for _ in range(3))
     objects = min(_cost(_job(spark, TASKS_FEW, ITEMS, _through_objects)) for _ in range(2))
     return {

@@ -24,8 +24,9 @@ READ_TIMEOUT_SECONDS = 20.0
 IDLE_SECONDS = 60.0
 """Idle connections older than this are not used again: NAT gateways forget them silently (after 350 s on AWS)."""
 
-FRESH_SECONDS = 0.5
-"""A connection idle for less is taken as it is; looking at it first costs as much as signing a request."""
+FRESH_SECONDS = 0.05
+"""A connection idle for less is taken as it is: looking at it first costs as much as signing a request, and servers
+close connections that have been idle for long."""
 
 RECEIVE_BYTES = 16 * 1024
 """One TLS record, and more than most answers."""
