@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bulkexec.budgets import Consumed, TableBudgets, consumed
 from bulkexec.errors import BadArgument
-from bulkexec.rate import Budget, RateStatistics, parse_rate
+from bulkexec.rate import Asked, Budget, RateStatistics, parse_asked, parse_rate
 
 EPSILON = 1e-6
 
@@ -334,6 +335,98 @@ def test_refuses_other_rates_in_one_sentence_that_names_the_option(text):
     assert "\n" not in caught.value.message
 
 
-def test_says_that_shares_are_not_there_yet():
-    with pytest.raises(BadArgument, match="not supported yet"):
-        parse_rate("25%", "read")
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("50%", Asked(share=0.5)),
+        (" 12.5 % ", Asked(share=0.125)),
+        ("100%", Asked(share=1.0)),
+        ("500", Asked(units_per_second=500)),
+    ],
+)
+def test_parses_units_and_shares(text, asked):
+    assert parse_asked(text, "read") == asked
+
+
+@pytest.mark.parametrize("text", ["101%", "0%", "0", "-5%", "%", "x%", "nan%", "", "1,000"])
+def test_refuses_what_is_neither_units_nor_a_share(text):
+    with pytest.raises(BadArgument, match=r"^--read-rate "):
+        parse_asked(text, "read")
+
+
+def test_zero_pauses_where_a_pause_can_be_asked_for():
+    assert parse_asked("0", "write", pause=True) == Asked(units_per_second=0.0)
+
+
+def test_one_hot_partition_slows_nobody_else_down():
+    budget = VirtualTime().budget(1000)
+    budget.throttled(["TableWriteKeyRangeThroughputExceeded"])
+    assert budget.rate == 1000
+    budget.throttled(["TableWriteKeyRangeThroughputExceeded", "TableWriteProvisionedThroughputExceeded"])
+    assert budget.rate == pytest.approx(700)
+    assert budget.statistics().throttled == 2
+
+
+def budgets_of(table_rate, **index_rates):
+    virtual = VirtualTime()
+    indexes = {name: virtual.budget(rate) for name, rate in index_rates.items()}
+    return virtual, TableBudgets(virtual.budget(table_rate), indexes)
+
+
+def spend_with_indexes(virtual, budgets, until, ratio):
+    """Requests of 10 table units, each with `ratio` times as many for every index; table units spent."""
+    spent = 0.0
+    while virtual.now < until:
+        reservation = budgets.reserve(10.0, lambda: virtual.now >= until)
+        if reservation is None:
+            break
+        reservation.settle(Consumed(10.0, dict.fromkeys(("a", "b"), 10.0 * ratio)))
+        spent += 10.0
+    return spent
+
+
+def test_index_units_are_not_charged_to_the_table():
+    # case C059: a table with two indexes runs at its full rate, not at a third of it
+    virtual, budgets = budgets_of(100, a=100, b=100)
+    assert spend_with_indexes(virtual, budgets, 20, ratio=1.0) == pytest.approx(2000, rel=0.05)
+
+
+def test_a_slow_index_sets_the_pace():
+    # case C146
+    virtual, budgets = budgets_of(100, a=100, b=20)
+    assert spend_with_indexes(virtual, budgets, 20, ratio=1.0) == pytest.approx(400, rel=0.08)
+    assert budgets.rate == pytest.approx(20, rel=0.01)
+
+
+def test_an_index_that_writes_do_not_touch_costs_nothing():
+    virtual, budgets = budgets_of(100, a=5, b=5)
+    spend_with_indexes(virtual, budgets, 60, ratio=0.0)
+    start = virtual.now
+    assert spend_with_indexes(virtual, budgets, start + 20, ratio=0.0) >= 1900
+
+
+def test_a_reservation_given_up_leaves_every_budget_as_it_was():
+    virtual, budgets = budgets_of(1, a=100, b=100)
+    assert budgets.reserve(50, never) is not None
+    assert budgets.reserve(50, lambda: virtual.now > 1) is None
+    assert budgets.share == pytest.approx(1)
+
+
+def test_throttling_of_an_index_slows_the_indexes_only():
+    _, budgets = budgets_of(100, a=200, b=300)
+    budgets.throttled(["IndexWriteProvisionedThroughputExceeded"])
+    assert budgets.rate == 100
+    budgets.throttled(["TableWriteProvisionedThroughputExceeded"])
+    assert budgets.rate == pytest.approx(70)
+
+
+def test_reads_consumed_capacity_by_what_it_was_charged_to():
+    capacity = {
+        "CapacityUnits": 9.0,
+        "Table": {"CapacityUnits": 2.0},
+        "LocalSecondaryIndexes": {"local": {"CapacityUnits": 1.0}},
+        "GlobalSecondaryIndexes": {"a": {"CapacityUnits": 4.0}, "b": {"CapacityUnits": 2.0}},
+    }
+    assert consumed(capacity) == Consumed(3.0, {"a": 4.0, "b": 2.0})
+    assert consumed(capacity).total == 9.0
+    assert consumed({"CapacityUnits": 5.0}) == Consumed(5.0, {})
