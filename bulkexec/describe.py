@@ -29,7 +29,11 @@ def user_errors(doing: str) -> Iterator[None]:
         raise errors.NoCredentials(
             "no AWS credentials were found", fix="set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         ) from error
-    except (botocore.exceptions.TokenRetrievalError, botocore.exceptions.CredentialRetrievalError) as error:
+    except (
+        botocore.exceptions.TokenRetrievalError,
+        botocore.exceptions.CredentialRetrievalError,
+        botocore.exceptions.SSOError,
+    ) as error:
         raise errors.NoCredentials(f"the AWS login has expired: {error}", fix="log in again: aws sso login") from error
     except botocore.exceptions.NoRegionError as error:
         raise errors.BadArgument("no AWS region is set", fix="give --region or set AWS_REGION") from error

@@ -6,10 +6,11 @@ Limits: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Service
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from bulkexec.batches import BatchWrite, Statements
 from bulkexec.model import Delete, Expression, Failure, Page, Put, Scope, Segment, Work, Write
 from bulkexec.wire import Fault, Retry, Retrying
 
@@ -77,7 +78,6 @@ _batch_write = msgspec.json.Decoder(_BatchWriteAnswer)
 _statements = msgspec.json.Decoder(_StatementsAnswer)
 _item = msgspec.json.Decoder(_ItemAnswer)
 _batch_get = msgspec.json.Decoder(_BatchGetAnswer)
-_raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @dataclass
@@ -175,6 +175,10 @@ class Writer:
     sequential: bool = False
     retry: Retry = field(default_factory=Retry)
 
+    def __post_init__(self) -> None:
+        self._batch = BatchWrite(self.work.scope.table.name)
+        self._statements = Statements(self.work.scope.table)
+
     def write(self, writes: Sequence[Write], on_throttle: Callable[[], None]) -> Outcome:
         """Send at most `batch_size` writes and see them through."""
         send, _ = self._way()
@@ -195,12 +199,11 @@ class Writer:
     # -- BatchWriteItem ------------------------------------------------------------------------------------------
 
     def _by_batch(self, writes: Sequence[Write], on_throttle: Callable[[], None]) -> Outcome:
-        table = self.work.scope.table.name
         outcome, attempts = Outcome(), self.retry.start()
-        pending = [msgspec.Raw(_batch_entry(write)) for write in writes]
+        pending: Sequence[bytes | msgspec.Raw] = self._batch.entries(cast(Sequence[Delete | Put], writes))
         while True:
-            body = encode({"RequestItems": {table: pending}, "ReturnConsumedCapacity": "TOTAL"})
-            answer = _batch_write.decode(self.calls.call("BatchWriteItem", body, on_throttle)[0])
+            content, _ = self.calls.call("BatchWriteItem", self._batch.body(pending), on_throttle)
+            answer = _batch_write.decode(content)
             left = next(iter(answer.UnprocessedItems.values()), [])
             outcome.units += sum(capacity.CapacityUnits for capacity in answer.ConsumedCapacity)
             outcome.processed += len(pending) - len(left)
@@ -209,7 +212,7 @@ class Writer:
             on_throttle()
             if len(left) < len(pending):
                 attempts.progress()
-            pending = [msgspec.Raw(bytes(entry)) for entry in left]
+            pending = left
             if not attempts.wait():
                 outcome.failed += [Failure(_entry_key(entry, self._keys), "ThroughputExhausted") for entry in pending]
                 return outcome
@@ -224,9 +227,7 @@ class Writer:
         outcome, attempts = Outcome(), self.retry.start()
         pending, doubtful = list(writes), False
         while pending:
-            body = encode(
-                {"Statements": [self._statement(write) for write in pending], "ReturnConsumedCapacity": "TOTAL"}
-            )
+            body = self._statements.body([self._statement(write) for write in pending])
             content, lost = self.calls.call("BatchExecuteStatement", body, on_throttle)
             doubtful = doubtful or lost
             answer = _statements.decode(content)
@@ -242,14 +243,11 @@ class Writer:
                     break
         return outcome
 
-    def _statement(self, write: Write) -> dict[str, Any]:
-        condition = self.work.scope.guard_statement
-        assert isinstance(write, Delete)
-        assert condition is not None
-        key = _raw_object.decode(write.key)
-        where = " AND ".join(f"{_quote(name)} = ?" for name in self._keys)
-        text = f"DELETE FROM {_quote(self.work.scope.table.name)} WHERE {where} AND ({condition.text})"  # noqa: S608 - names are quoted, values are parameters
-        return {"Statement": text, "Parameters": [key[name] for name in self._keys] + list(condition.parameters)}
+    def _statement(self, write: Write) -> bytes:
+        assert not isinstance(write, Put)
+        if isinstance(write, Delete):
+            return self._statements.delete(write.key, self.work.scope.guard_statement)
+        return self._statements.update(write.key, write.change, write.condition or self.work.scope.guard_statement)
 
     def _sort(
         self, writes: Sequence[Write], answers: Sequence[_StatementAnswer], outcome: Outcome, doubtful: bool
@@ -342,14 +340,7 @@ def _condition(expression: Expression) -> dict[str, Any]:
     return body
 
 
-def _batch_entry(write: Write) -> bytes:
-    if isinstance(write, Delete):
-        return b'{"DeleteRequest":{"Key":' + bytes(write.key) + b"}}"
-    assert isinstance(write, Put)
-    return b'{"PutRequest":{"Item":' + bytes(write.item) + b"}}"
-
-
-def _entry_key(entry: msgspec.Raw, names: tuple[str, ...]) -> dict[str, Any]:
+def _entry_key(entry: bytes | msgspec.Raw, names: tuple[str, ...]) -> dict[str, Any]:
     request = msgspec.json.decode(entry, type=_Request)
     raw = request.DeleteRequest.get("Key") or request.PutRequest["Item"]
     item: dict[str, Any] = msgspec.json.decode(raw)
@@ -374,7 +365,3 @@ def _statement_fault(error: _StatementError) -> Fault:
 
 def _canonical(key: Any) -> bytes:
     return encode(key, order="deterministic")
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -137,24 +137,24 @@ class Page(NamedTuple):
     last_evaluated_key: bytes | None
 
 
-class Delete(NamedTuple):
+class Delete(msgspec.Struct, frozen=True, gc=False):
     """Delete by key; `key` is the typed JSON of the key attributes alone."""
 
     key: msgspec.Raw
 
 
-class Put(NamedTuple):
+class Put(msgspec.Struct, frozen=True, gc=False):
     """Put a whole item, given as typed JSON."""
 
     item: msgspec.Raw
 
 
-class Update(NamedTuple):
-    """Change some attributes of one item."""
+class Update(msgspec.Struct, frozen=True):
+    """Change some attributes of one item by `change`, its SET and REMOVE clauses (`SET "a" = ? REMOVE "b"`)."""
 
     key: msgspec.Raw
-    update: Expression
-    condition: Expression | None = None
+    change: Statement
+    condition: Statement | None = None
 
 
 Write = Delete | Put | Update

@@ -8,7 +8,7 @@ transports stand behind.
 import binascii
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 from urllib.parse import urlsplit
@@ -18,14 +18,22 @@ import botocore.exceptions
 import msgspec
 from botocore.awsrequest import AWSPreparedRequest, HeadersDict
 from botocore.config import Config
-from botocore.httpsession import URLLib3Session
+from botocore.httpsession import URLLib3Session, get_cert_path
 from botocore.utils import get_environ_proxies
 
 from bulkexec import errors
 from bulkexec.sigv4 import Credentials, Signer
+from bulkexec.transport import (
+    CONNECT_TIMEOUT_SECONDS,
+    READ_TIMEOUT_SECONDS,
+    Answer,
+    Damaged,
+    Lost,
+    NotSent,
+    Transport,
+    TransportError,
+)
 
-CONNECT_TIMEOUT_SECONDS = 5.0
-READ_TIMEOUT_SECONDS = 20.0
 BACKOFF_BASE_SECONDS = 0.05
 BACKOFF_CAP_SECONDS = 5.0
 
@@ -56,6 +64,11 @@ TRANSIENT_CODES = frozenset(
 )
 NO_CONNECTION = "NoConnection"
 LOST_CODES = frozenset({"ConnectionLost", "ChecksumMismatch", NO_CONNECTION})
+_TRANSPORT_CODES: dict[type[TransportError], str] = {
+    NotSent: NO_CONNECTION,
+    Lost: "ConnectionLost",
+    Damaged: "ChecksumMismatch",
+}
 EXPIRED_ATTEMPTS = 3
 EXPIRED_CODES = frozenset({"ExpiredTokenException", "ExpiredToken", "RequestExpired"})
 CREDENTIAL_CODES = frozenset(
@@ -111,11 +124,12 @@ class HttpWire:
         self._session = session
         self._signer = Signer(urlsplit(self._url).netloc, region, self._credentials)
         core = session._session  # boto3 has no public way to the botocore session that carries the configuration
-        self._http = URLLib3Session(
-            verify=core.get_config_variable("ca_bundle") or True,
-            proxies=client.meta.config.proxies or get_environ_proxies(self._url),
-            timeout=(CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS),
-            max_pool_connections=connections,
+        ca_bundle = core.get_config_variable("ca_bundle") or get_cert_path(True)
+        proxies = client.meta.config.proxies or get_environ_proxies(self._url)
+        self._http = (
+            _Proxied(self._url, ca_bundle, proxies, connections)
+            if proxies
+            else Transport(self._url, ca_bundle=ca_bundle, idle_connections=connections)
         )
 
     def _credentials(self) -> Credentials:
@@ -127,29 +141,47 @@ class HttpWire:
 
     def call(self, operation: str, body: bytes) -> bytes:
         """See `Wire.call`."""
-        headers = HeadersDict(self._signer.headers(operation, body))
-        request = AWSPreparedRequest("POST", self._url, headers, body, False)
         try:
-            answer = self._http.send(request)
-            content = answer.content
-        except (botocore.exceptions.HTTPClientError, botocore.exceptions.ConnectionError) as error:
-            # A connection that could not be made carried nothing; all others may have had their effect.
-            unmade = (botocore.exceptions.EndpointConnectionError, botocore.exceptions.ConnectTimeoutError)
-            lost = not isinstance(error, unmade)
-            raise Fault("ConnectionLost" if lost else NO_CONNECTION, str(error)) from error
-        _check_crc(answer.headers, content)
-        if answer.status_code == 200:
-            return bytes(content)
-        fault = _fault(answer.status_code, content)
+            answer = self._http.post(self._signer.headers(operation, body), body)
+        except TransportError as error:
+            raise Fault(_TRANSPORT_CODES[type(error)], str(error)) from error
+        if answer.status == 200:
+            return answer.content
+        fault = _fault(answer.status, answer.content)
         if fault.code in EXPIRED_CODES:
             self._signer.forget()
         raise fault
 
 
-def _check_crc(headers: Any, content: bytes) -> None:
-    expected = headers.get("x-amz-crc32")
-    if expected is not None and "content-encoding" not in headers and int(expected) != binascii.crc32(content):
-        raise Fault("ChecksumMismatch", "the answer's CRC32 does not match its body")
+class _Proxied:
+    """botocore's own HTTP, for an endpoint behind a proxy; raises what `Transport` raises."""
+
+    def __init__(self, url: str, ca_bundle: str, proxies: Mapping[str, str], connections: int) -> None:
+        self._url = url
+        self._http = URLLib3Session(
+            verify=ca_bundle,
+            proxies=proxies,
+            timeout=(CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS),
+            max_pool_connections=connections,
+        )
+
+    def post(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        """See `Transport.post`."""
+        try:
+            answer = self._http.send(AWSPreparedRequest("POST", self._url, HeadersDict(headers), body, False))
+            content = bytes(answer.content)
+        except (botocore.exceptions.EndpointConnectionError, botocore.exceptions.ConnectTimeoutError) as error:
+            raise NotSent(str(error)) from error  # a connection that could not be made carried nothing
+        except (botocore.exceptions.HTTPClientError, botocore.exceptions.ConnectionError) as error:
+            raise Lost(str(error)) from error
+        expected = answer.headers.get("x-amz-crc32")
+        if (
+            expected is not None
+            and "content-encoding" not in answer.headers
+            and int(expected) != binascii.crc32(content)
+        ):
+            raise Damaged("the answer's CRC32 does not match its body")
+        return Answer(answer.status_code, content)
 
 
 def _fault(status: int, content: bytes) -> Fault:
