@@ -182,7 +182,6 @@ def test_botocores_errors_are_the_users_too(error: Exception, kind: type[errors.
         raise error
 
 
-@pytest.mark.xfail(strict=True, reason="user_errors lets botocore's SSO errors through: a stack trace for the user")
 @pytest.mark.parametrize(
     "error",
     [botocore.exceptions.SSOTokenLoadError(error_msg="none"), botocore.exceptions.UnauthorizedSSOTokenError()],
