@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
+from math import isfinite
 from typing import Any
 
 from bulkexec.leases import MemoryLeaseStore
@@ -76,8 +77,13 @@ class Outcome:
         return highest
 
     def used(self, start: float = 3.0) -> float:
-        """Share of the rate that was used from `start` on."""
-        return self.units(start, self.case.seconds) / (self.case.rate * (self.case.seconds - start))
+        """Share that was used from `start` on, of the rate or of what the table could do if that is less.
+
+        A request at the edge counts as far as its time lies within.
+        """
+        case = self.case
+        possible = min(case.rate, case.capacity or case.rate) * (case.seconds - start)
+        return min(self.units(start, case.seconds) + case.cost, possible) / possible
 
     def settled_seconds(self) -> float:
         """When the first second at 95 % of the rate, but for one request, began; infinite when there was none."""
@@ -238,17 +244,27 @@ def row(outcome: Outcome) -> dict[str, Any]:
         "over": highest / case.rate - 1,
         "bound": highest <= 1.05 * case.rate + case.cost * (1 + case.estimate_error),
         "used": outcome.used(),
-        "settled_seconds": outcome.settled_seconds(),
+        "settled_seconds": settled if isfinite(settled := outcome.settled_seconds()) else None,
         "control_writes_per_second": outcome.writes / case.seconds,
         "control_reads_per_second": outcome.reads / case.seconds,
         "throttled": outcome.throttled,
     }
 
 
-def results(names: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+def results(names: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
     """Rows of every case, or of those whose name contains one of `names`."""
     chosen = [case for case in cases() if not names or any(name in case.name for name in names)]
-    return [row(simulate(case)) for case in chosen]
+    return (row(simulate(case)) for case in chosen)
+
+
+def line(case: dict[str, Any]) -> str:
+    """One row of the table for people."""
+    settled = "never" if case["settled_seconds"] is None else f"{case['settled_seconds']:.1f}s"
+    return (
+        f"{case['variant']:<26}{case['over']:>8.1%}{'yes' if case['bound'] else 'NO':>7}{case['used']:>8.1%}"
+        f"{settled:>9}{case['control_writes_per_second']:>10.0f}{case['control_reads_per_second']:>9.0f}"
+        f"{case['throttled']:>11}"
+    )
 
 
 def main() -> None:
@@ -259,12 +275,7 @@ def main() -> None:
         f"{'case':<26}{'over':>8}{'bound':>7}{'used':>8}{'settled':>9}{'writes/s':>10}{'reads/s':>9}{'throttled':>11}"
     )
     for case in results(tuple(parser.parse_args().case)):
-        print(
-            f"{case['variant']:<26}{case['over']:>8.1%}{'yes' if case['bound'] else 'NO':>7}{case['used']:>8.1%}"
-            f"{case['settled_seconds']:>8.1f}s{case['control_writes_per_second']:>10.0f}"
-            f"{case['control_reads_per_second']:>9.0f}{case['throttled']:>11}",
-            flush=True,
-        )
+        print(line(case), flush=True)
 
 
 if __name__ == "__main__":
