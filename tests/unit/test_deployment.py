@@ -6,6 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import boto3
+import botocore.loaders
+import botocore.session
 import pytest
 
 from bulkexec import errors
@@ -15,6 +17,16 @@ from bulkexec.s3 import Location
 HERE = Deployment("us-gov-west-1", "111122223333", "aws-us-gov", "ops", "G.1X", 3, "5.1", 600)
 ARN = "arn:aws-us-gov:sts::111122223333:assumed-role/ops/me"
 Answer = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
+
+
+LOADER = botocore.loaders.create_loader()
+"""Service models are read once for all tests."""
+
+
+def offline_session(region: str | None) -> boto3.Session:
+    core = botocore.session.Session()
+    core.register_component("data_loader", LOADER)
+    return boto3.Session(aws_access_key_id="a", aws_secret_access_key="b", region_name=region, botocore_session=core)
 
 
 def missing(code: str) -> dict[str, Any]:
@@ -27,7 +39,7 @@ class Account:
     def __init__(self, **answers: Answer) -> None:
         self.answers: dict[str, Answer] = {"GetCallerIdentity": {"Arn": ARN}, **answers}
         self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.session = boto3.Session(aws_access_key_id="a", aws_secret_access_key="b", region_name="us-gov-west-1")
+        self.session = offline_session("us-gov-west-1")
         self.session.events.register("provide-client-params.*.*", self._params)
         self.session.events.register("before-call.*.*", self._answer)
 

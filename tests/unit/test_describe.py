@@ -7,6 +7,8 @@ from typing import Any
 
 import boto3
 import botocore.exceptions
+import botocore.loaders
+import botocore.session
 import pytest
 
 from bulkexec import errors
@@ -35,12 +37,22 @@ GSI: dict[str, Any] = {
 Account = Callable[..., tuple[boto3.Session, list[tuple[str, dict[str, Any]]]]]
 
 
+LOADER = botocore.loaders.create_loader()
+"""Service models are read once for all tests."""
+
+
+def offline_session(region: str | None) -> boto3.Session:
+    core = botocore.session.Session()
+    core.register_component("data_loader", LOADER)
+    return boto3.Session(aws_access_key_id="a", aws_secret_access_key="b", region_name=region, botocore_session=core)
+
+
 @pytest.fixture
 def account() -> Account:
     """A session on which each operation gives a fixed answer, and the list of what was asked in which region."""
 
     def account(region: str | None = "us-east-1", **answers: dict[str, Any]) -> Any:
-        session = boto3.Session(aws_access_key_id="a", aws_secret_access_key="b", region_name=region)
+        session = offline_session(region)
         asked: list[tuple[str, dict[str, Any]]] = []
 
         def answer(model: Any, context: dict[str, Any], **_: Any) -> Any:

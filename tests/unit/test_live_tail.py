@@ -9,6 +9,8 @@ from typing import Any
 
 import boto3
 import botocore.exceptions
+import botocore.loaders
+import botocore.session
 import pytest
 import urllib3.exceptions
 
@@ -17,6 +19,16 @@ from bulkexec.runtimes.live_tail import LogTail
 GROUP, STREAM = "/aws-glue/jobs/output", "jr_1"
 ARN = f"arn:aws:logs:eu-west-1:1:log-group:{GROUP}"
 START = {"sessionStart": {}}
+
+
+LOADER = botocore.loaders.create_loader()
+"""Service models are read once for all tests."""
+
+
+def offline_session(region: str | None) -> boto3.Session:
+    core = botocore.session.Session()
+    core.register_component("data_loader", LOADER)
+    return boto3.Session(aws_access_key_id="a", aws_secret_access_key="b", region_name=region, botocore_session=core)
 
 
 @dataclass
@@ -41,7 +53,7 @@ class Logs:
         return events
 
     def session(self) -> boto3.Session:
-        session = boto3.Session(aws_access_key_id="a", aws_secret_access_key="b", region_name="eu-west-1")
+        session = offline_session("eu-west-1")
         session.events.register("provide-client-params.*.*", self._asked)
         session.events.register("before-call.*.*", self._answer)
         return session
