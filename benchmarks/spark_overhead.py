@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 TASKS_FEW, TASKS_MANY = 4, 64
-ITEMS = 1_000_000
+ITEMS = 5_000_000
 PARALLELISM = 2
 
 
@@ -51,7 +51,7 @@ def _job(spark: Any, tasks: int, rows: int, function: Callable[[Iterable[Any]], 
 
 def _measure(spark: Any) -> dict[str, float]:
     for _ in range(3):
-        _job(spark, TASKS_FEW, 1000, _through_objects)()  # classes loaded, code compiled, workers forked
+        _job(spark, TASKS_MANY, ITEMS // 10, _through_objects)()  # classes loaded, code compiled, workers forked
     few, many = (min(_cost(_job(spark, n, n, _untouched)) for _ in range(3)) for n in (TASKS_FEW, TASKS_MANY))
     arrow = min(_cost(_job(spark, TASKS_FEW, ITEMS, _untouched)) for _ in range(3))
     objects = min(_cost(_job(spark, TASKS_FEW, ITEMS, _through_objects)) for _ in range(2))
