@@ -1,6 +1,7 @@
 """The output layer: what people and programs read. The words and the calm of a run are here."""
 
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable
@@ -60,8 +61,18 @@ def say_plan(terminal: Terminal, plan: Plan, rows: list[tuple[str, str]]) -> Non
     terminal.say(f"{head:<70} plan {plan.id}")
     terminal.say()
     for name, text in rows:
-        terminal.say(f"  {name:<12} {text}")
+        for line in folded(name, text, 12):
+            terminal.say(line)
     terminal.say()
+
+
+def folded(name: str, text: str, name_cells: int) -> list[str]:
+    """A name and its text in lines of at most 100 columns; what has no blank to break at stays whole."""
+    indent = " " * (name_cells + 3)
+    whole = f"  {name:<{name_cells}} {text}"
+    return textwrap.wrap(
+        whole, WIDTH, subsequent_indent=indent, drop_whitespace=True, break_long_words=False, break_on_hyphens=False
+    ) or [whole]
 
 
 def plan_rows(plan: Plan, caller: str, runs_on: str, remarks: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -159,9 +170,9 @@ def money(usd: float) -> str:
 
 def duration(seconds: float) -> str:
     """ "6 h 58 min", "4 min 3 s", "12.3 s"."""
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
+    minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"
 
 
@@ -232,9 +243,12 @@ class Progress:
 
     def _line(self) -> str:
         counts, now = self._counts, datetime.now(UTC).strftime("%H:%M:%SZ")
+        if self._plan.mutates:
+            happened = f"processed={counts.processed} skipped={counts.skipped} failed={counts.failed}"
+        else:
+            happened = f"scanned={counts.scanned} matched={counts.matched}"
         return (
-            f"{now} {self._state.lower()} {100 * (self._share or 0):.1f}% scanned={counts.scanned} "
-            f"processed={counts.processed} skipped={counts.skipped} failed={counts.failed} "
+            f"{now} {self._state.lower()} {100 * (self._share or 0):.1f}% {happened} "
             f"units/s={self._units_rate:.0f}{self._limit} left={self._left.replace(' ', '')}"
         )
 
@@ -268,35 +282,54 @@ HEADS = {
 
 def say_report(terminal: Terminal, plan: Plan, command: Command, report: Report, prices: Prices | None) -> None:
     """The end of a run, for people."""
-    counts = report.counts
-    terminal.say()
     head = HEADS[report.status]
+    terminal.say()
     terminal.say(f"{head}  {plan.command} {report.table}   job {report.job_id}   {duration(report.duration_seconds)}")
-    terminal.say(f"  {'read':<10} {identity(plan, command, counts)}")
-    for line in command.report(report):
-        terminal.say(f"  {'result':<10} {line}")
-    if plan.options.dry_run and plan.mutates:
-        terminal.say(f"  {'would be':<10} {command.verb}: {counts.matched:,} items; nothing was written")
-    if counts.skipped:
-        where = f"; keys in {report.folder}/skipped/" if report.folder else ""
-        terminal.say(f"  {'skipped':<10} changed after they were read, or let be by the command{where}")
-    if counts.failed and report.folder:
-        terminal.say(f"  {'failed':<10} keys and reasons in {report.folder}/failed/")
-    for failure in report.failures[:5]:
-        key = msgspec.json.encode(failure.key).decode()
-        terminal.say(f"  {'failed':<10} {key[:60]} {failure.reason} {failure.details}"[:WIDTH])
+    _say_rows_of_report(terminal, _happened(plan, command, report))
     _say_rows(terminal, report, command)
-    _say_cost(terminal, plan, report, prices)
-    for note in report.notes:
-        terminal.say(f"  {note}")
-    if report.folder:
-        terminal.say(f"  {'report':<10} {report.folder}/report.json")
+    _say_rows_of_report(terminal, _spent(plan, report, prices))
     for line in report.error:
         terminal.say(line)
     if report.cursor is not None:
         terminal.say(f"Continue: bulkexec resume {report.job_id}")
     if report.status == "capped":
         terminal.say(f"      or: the same command with --resume-token {report.cursor}")
+
+
+def _say_rows_of_report(terminal: Terminal, rows: list[tuple[str, str]]) -> None:
+    for name, text in rows:
+        for line in folded(name, text, 10):
+            terminal.say(line)
+
+
+def _happened(plan: Plan, command: Command, report: Report) -> list[tuple[str, str]]:
+    counts, folder = report.counts, report.folder
+    rows = [("read", identity(plan, command, counts)), *(("result", line) for line in command.report(report))]
+    if plan.options.dry_run and plan.mutates:
+        rows.append(("would be", f"{command.verb}: {counts.matched:,} items; nothing was written"))
+    if counts.skipped:
+        rows.append(("skipped", "changed after they were read, or let be by the command"))
+        rows += [("", f"keys in {folder}/skipped/")] if folder else []
+    for failure in report.failures[:5]:
+        key = msgspec.json.encode(failure.key).decode()
+        rows.append(("failed", f"{key} {failure.reason} {failure.details}"[: WIDTH - 13]))
+    if counts.failed and folder:
+        rows.append(("", f"all keys and reasons in {folder}/failed/"))
+    return rows
+
+
+def _spent(plan: Plan, report: Report, prices: Prices | None) -> list[tuple[str, str]]:
+    counts, metered, source = report.counts, report.metered_cost_usd, ""
+    expected = _dollars(plan.estimate.usd) if plan.estimate is not None else "none"
+    if prices is not None:
+        source = f" ({prices.source})"
+    actual = "unknown" if metered is None else money(metered)
+    rows = [
+        ("units", f"read {counts.read_units:,.1f}   written {counts.write_units:,.1f}   as DynamoDB metered them"),
+        ("estimate", f"{expected}   actual {actual} from consumed units, without Glue{source}"),
+        *(("rate", note) for note in report.notes),
+    ]
+    return rows + ([("report", f"{report.folder}/report.json")] if report.folder else [])
 
 
 def identity(plan: Plan, command: Command, counts: Counts) -> str:
@@ -318,20 +351,9 @@ def _say_rows(terminal: Terminal, report: Report, command: Command) -> None:
     more = report.counts.matched - len(report.preview)
     if more > 0:
         where = f"all of them in {report.results}" if report.results else "give --results s3://… to keep them all"
-        terminal.say(f"  … {more:,} more are not shown; {where}")
+        _say_rows_of_report(terminal, [(f"… {more:,} more", f"are not shown; {where}")])
     elif report.results:
-        terminal.say(f"  {'results':<10} {report.results}")
-
-
-def _say_cost(terminal: Terminal, plan: Plan, report: Report, prices: Prices | None) -> None:
-    estimate, counts = plan.estimate, report.counts
-    metered = "unknown" if report.metered_cost_usd is None else money(report.metered_cost_usd)
-    expected = _dollars(estimate.usd) if estimate is not None else "none"
-    terminal.say(
-        f"  {'units':<10} read {counts.read_units:,.1f}   written {counts.write_units:,.1f}   as DynamoDB metered them"
-    )
-    source = f"   ({prices.source})" if prices is not None else ""
-    terminal.say(f"  {'cost':<10} estimate {expected}   actual {metered} from consumed units, without Glue{source}")
+        _say_rows_of_report(terminal, [("results", report.results)])
 
 
 Ask = Callable[[str], str]

@@ -53,6 +53,11 @@ class _StatementError(msgspec.Struct):
     Code: str = ""
     Message: str = ""
 
+    @property
+    def unsure(self) -> bool:
+        """Whether the statement may have had its effect all the same."""
+        return self.Code.startswith("InternalServer")
+
 
 class _StatementAnswer(msgspec.Struct):
     Error: _StatementError | None = None
@@ -229,10 +234,13 @@ class Writer:
         while pending:
             body = self._statements.body([self._statement(write) for write in pending])
             content, lost = self.calls.call("BatchExecuteStatement", body, on_throttle)
-            doubtful = doubtful or lost
             answer = _statements.decode(content)
             outcome.units += sum(capacity.CapacityUnits for capacity in answer.ConsumedCapacity)
-            left = self._sort(pending, answer.Responses, outcome, doubtful)
+            left = self._sort(pending, answer.Responses, outcome, doubtful or lost)
+            # A statement that failed inside the service may have had its effect, like a request whose answer was lost.
+            doubtful = (
+                doubtful or lost or any(each.Error is not None and each.Error.unsure for each in answer.Responses)
+            )
             if len(left) < len(pending):
                 attempts.progress()
             pending = left

@@ -3,9 +3,6 @@
 Guarantee: a slice of the shared clock (see `leases`) is handed out once and spent at its moment, or at most
 `LATE_SECONDS` later; what is left of it then is lost. So in any second at most 105 % of the rate and one request is
 spent, whatever the number of workers. A dead worker costs the one lease it holds.
-
-Clocks of hosts may differ. Every worker sets its own forward to the stamp that it finds in the item, so all follow the
-fastest; and a slice is leased only once it is due, so a fast clock moves the schedule, it does not add to it.
 """
 
 import random
@@ -24,12 +21,6 @@ DOWN_SECONDS: Final = 300.0
 """A store that is silent for longer ends the run."""
 
 
-def steady_clock() -> Callable[[], float]:
-    """Seconds since the epoch that never go back, whatever is done to the host's clock meanwhile."""
-    start = time.time() - time.monotonic()
-    return lambda: start + time.monotonic()
-
-
 @dataclass
 class FleetBudget:
     """A `rate.Limiter` whose units come from a lease store that all workers of a job share. Safe for threads.
@@ -41,7 +32,7 @@ class FleetBudget:
 
     store: LeaseStore
     workers: int = 1
-    clock: Callable[[], float] = field(default_factory=steady_clock)
+    clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     chance: random.Random = field(default_factory=random.SystemRandom)
 
@@ -108,7 +99,7 @@ class FleetBudget:
 
     def set_rate(self, units_per_second: float) -> None:
         """A new rate for the whole fleet; 0 pauses. Raises `LeaseStoreDown`."""
-        self.store.set_ceiling(units_per_second, self.clock())
+        self.store.set_ceiling(units_per_second)
 
     @property
     def rate(self) -> float:
@@ -116,7 +107,8 @@ class FleetBudget:
         with self._lock:
             known = self._spender.ceiling() is not None
         if not known:
-            return self.store.read().rate(self.clock())
+            shared = self.store.read()
+            return shared.rate(shared.stamp)
         with self._lock:
             return self._spender.rate(self.clock())
 

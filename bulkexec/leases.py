@@ -3,6 +3,10 @@
 `tat` (theoretical arrival time, as in GCRA) is the moment up to which units have been handed out. Whoever moves it
 forward by some seconds has leased that slice of time, and may spend `seconds * rate` units from its beginning on.
 So no slice is handed out twice, whatever the number of workers.
+
+The clock is the fleet's own, not that of any host: it starts at 0 when the item is made, whoever leases stamps the item
+with it, and a worker that comes later starts from the stamp. It stands still while nobody leases. So it does not
+matter how far apart the hosts' clocks are.
 """
 
 import threading
@@ -19,8 +23,7 @@ from bulkexec.rate import BACK_OFF_SECONDS, RECOVERY_PER_SECOND, Kind, checked_r
 from bulkexec.wire import EXPIRED_CODES, THROTTLE_CODES, TRANSIENT_CODES
 
 AHEAD_SECONDS: Final = 0.03
-"""A slice is leased at most so long before it may be spent: a change of rate acts at once, and clocks that disagree
-can add no more than this."""
+"""A slice is leased at most so long before it may be spent, so that a change of rate acts at once."""
 
 BEHIND_SECONDS: Final = 0.02
 """Time that nobody leased is given up when it is older than this."""
@@ -39,7 +42,7 @@ class LeaseStoreDown(Exception):
 
 @dataclass(frozen=True)
 class Shared:
-    """What all workers share: seconds since the epoch on the fleet's clock, and units a second.
+    """What all workers share: seconds on the fleet's clock, and units a second.
 
     `ceiling` is what was asked for, 0 pauses. `slowed` is what throttling at `throttled_at` left of it. `stamp` is what
     the fleet's clock showed at the last lease.
@@ -63,8 +66,9 @@ class Shared:
         due = now - STALE_SECONDS <= self.tat <= now + AHEAD_SECONDS
         return replace(self, tat=self.tat + seconds, stamp=now) if due else None
 
-    def rescaled(self, ceiling: float, now: float) -> "Shared":
-        """With another ceiling: units that are still owed take their time at the new rate."""
+    def rescaled(self, ceiling: float) -> "Shared":
+        """With another ceiling: units that were owed at the last lease take their time at the new rate."""
+        now = self.stamp
         old, owed_seconds = self.rate(now), self.tat - now
         after = replace(self, ceiling=ceiling)
         if owed_seconds <= AHEAD_SECONDS or old <= 0 or after.rate(now) <= 0:
@@ -94,7 +98,7 @@ class LeaseStore(Protocol):
     def slow(self, rate: float, now: float) -> Shared:
         """Lower everybody's rate, unless somebody did so within the last second."""
 
-    def set_ceiling(self, ceiling: float, now: float) -> Shared:
+    def set_ceiling(self, ceiling: float) -> Shared:
         """Change the rate that was asked for; 0 pauses."""
 
 
@@ -127,10 +131,10 @@ class MemoryLeaseStore:
                 self._shared = replace(self._shared, slowed=rate, throttled_at=now)
             return self._shared
 
-    def set_ceiling(self, ceiling: float, now: float) -> Shared:
+    def set_ceiling(self, ceiling: float) -> Shared:
         """See `LeaseStore.set_ceiling`."""
         with self._lock:
-            self._shared = self._shared.rescaled(checked_rate(ceiling), max(now, self._shared.stamp))
+            self._shared = self._shared.rescaled(checked_rate(ceiling))
             return self._shared
 
 
@@ -173,11 +177,11 @@ class ControlTableLeaseStore:
         condition = "attribute_exists(pk) AND (attribute_not_exists(throttled_at) OR throttled_at <= :o)"
         return self._update("SET slowed = :r, throttled_at = :n", values, condition).shared
 
-    def set_ceiling(self, ceiling: float, now: float) -> Shared:
+    def set_ceiling(self, ceiling: float) -> Shared:
         """See `LeaseStore.set_ceiling`. Raises `errors.UnknownJob` when the job has no such budget."""
         for _ in range(SET_RATE_TRIES):
             before = self.read()
-            after = before.rescaled(checked_rate(ceiling), max(now, before.stamp))
+            after = before.rescaled(checked_rate(ceiling))
             if after.tat == before.tat:
                 return self._update("SET ceiling = :c", {":c": _number(ceiling)}, "attribute_exists(pk)").shared
             values = {":c": _number(ceiling), ":t": _number(after.tat), ":b": _number(before.tat)}

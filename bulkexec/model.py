@@ -303,7 +303,8 @@ class Plan:
     @property
     def id(self) -> str:
         """Eight hexadecimal digits that name this plan to people."""
-        return hashlib.sha256(self.to_json()).hexdigest()[:8]
+        # Through JSON and back first: a whole number in a float field is 0 before and 0.0 after.
+        return hashlib.sha256(Plan.from_json(self.to_json()).to_json()).hexdigest()[:8]
 
     def with_options(self, **changes: Any) -> "Plan":
         """The same plan, run another way."""

@@ -164,7 +164,7 @@ def write_manifest(objects: Objects, place: Location, table: Table, files: Seque
 
 
 def _summary(place: Location, table: Table, files: Sequence[DataFile], started: float) -> dict[str, Any]:
-    prefix, _, export_id = place.key.rpartition("/AWSDynamoDB/")
+    prefix, _, export_id = place.key.rpartition("AWSDynamoDB/")
     return {
         "version": "2020-06-30",
         "exportArn": f"{table.arn}/export/{export_id}",
@@ -173,7 +173,7 @@ def _summary(place: Location, table: Table, files: Sequence[DataFile], started: 
         "tableArn": table.arn,
         "exportTime": _stamp(started),
         "s3Bucket": place.bucket,
-        "s3Prefix": prefix,
+        "s3Prefix": prefix.rstrip("/"),
         "s3SseAlgorithm": "AES256",
         "manifestFilesS3Key": (place / "manifest-files.json").key,
         "itemCount": sum(file.items for file in files),
@@ -198,7 +198,7 @@ def first_rows(objects: Objects, bucket: str, files: Sequence[DataFile], limit: 
         data = objects.get(Location(bucket, file.key))
         if data is None:
             continue
-        lines = gzip.decompress(data).decode().splitlines()
+        lines = gzip.decompress(data).splitlines()
         rows += [msgspec.json.encode(msgspec.json.decode(line)["Item"]).decode() for line in lines[: limit - len(rows)]]
         if len(rows) >= limit:
             break

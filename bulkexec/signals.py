@@ -22,6 +22,9 @@ class DrainSignals:
 
     def __enter__(self) -> "DrainSignals":
         for number in SIGNALS:
+            # nohup asks that the end of the terminal is no reason to stop; that wish is kept.
+            if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue
             self._before[number] = signal.signal(number, self._received)
         return self
 

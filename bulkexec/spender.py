@@ -138,7 +138,7 @@ class _Appetite:
 class Spender:
     """Decides for one worker when to ask the store and when a request may go. It does neither itself and has no clock.
 
-    `local` is this host's clock in seconds since the epoch. A step other than `Go` and `Wait` is to be carried out and
+    `local` is any clock of this process that runs evenly; `now` is the fleet's. A step other than `Go` and `Wait` is to be carried out and
     followed by `answered` or `failed`; meanwhile no second one is given. Not thread-safe.
     """
 
@@ -152,7 +152,7 @@ class Spender:
         self._owed = 0.0
         self._credit_until = 0.0
         self._shared: Shared | None = None
-        self._ahead_seconds = 0.0
+        self._ahead_seconds = -local
         self._retry_at = local + chance.uniform(0, self._spread_seconds / 4 if workers > 1 else 0.0)
         self._doubt = True
         self._first_until = local
@@ -293,9 +293,10 @@ class Spender:
         self._round_trip_seconds = 0.8 * self._round_trip_seconds + 0.2 * took_seconds
         self._asked_at, self._failures, self._doubt = None, 0, False
         self._shared = answer.shared
+        # The fleet's clock showed the stamp when it was written, so it shows at least that now.
         self._ahead_seconds = max(self._ahead_seconds, answer.shared.stamp - local)
         if local + self._ahead_seconds - answer.shared.throttled_at < BACK_OFF_SECONDS:
-            self._throttled = False
+            self._throttled = False  # somebody has just said so
         if isinstance(step, Lease):
             self._leased(step, answer, local + self._ahead_seconds)
 

@@ -96,6 +96,11 @@ class Fault(Exception):
         return self.code in THROTTLE_CODES
 
     @property
+    def expired(self) -> bool:
+        """Whether fresh credentials would help."""
+        return self.code in EXPIRED_CODES
+
+    @property
     def again(self) -> bool:
         """Whether the same request may succeed later."""
         return self.throttle or self.code in TRANSIENT_CODES or self.code in LOST_CODES or self.status >= 500
@@ -303,11 +308,11 @@ class Retrying:
             try:
                 return self._wire.call(operation, body), lost
             except Fault as fault:
-                expired += fault.code in EXPIRED_CODES
+                expired += fault.expired
                 lost = fault.lost = lost or fault.lost
                 if fault.throttle:
                     on_throttle()
-                if not (fault.again or 0 < expired <= EXPIRED_ATTEMPTS):
+                if not (fault.again or (fault.expired and expired <= EXPIRED_ATTEMPTS)):
                     raise
                 if stop():
                     raise Stopped from fault

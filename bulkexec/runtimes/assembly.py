@@ -106,7 +106,7 @@ def rate_notes(run: Run) -> tuple[str, ...]:
         ("read", run.plan.options.read_rate, run.read_budget),
         ("write", run.plan.options.write_rate, run.write_budget),
     )
-    return tuple(f"{name} rate  {budget.statistics()}" for name, rate, budget in limited if rate is not None)
+    return tuple(f"{name}: {budget.statistics()}" for name, rate, budget in limited if rate is not None)
 
 
 class MemoryCheckpoints:

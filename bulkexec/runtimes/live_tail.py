@@ -7,7 +7,6 @@ before is not shown again. Nothing but the screen depends on it.
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +18,8 @@ from botocore.config import Config
 RECONNECT_SECONDS = 1.0
 POLL_SECONDS = 2.0
 SEEN_EVENTS = 20_000
-LINES_A_SECOND = 200
+BACKFILL_MS = 10_000
+LINES_A_SECOND = 1_000
 """A terminal takes no more; the rest is counted and left in the log group (case C157)."""
 
 Event = dict[str, Any]
@@ -38,8 +38,9 @@ class LogTail:
         self._group, self._arn, self._stream, self._say = group, group_arn, stream, say
         self._ended = threading.Event()
         self._began_ms = int(time.time() * 1000) - 5_000
-        self._seen: deque[tuple[int, str]] = deque(maxlen=SEEN_EVENTS)
-        self._seen_set: set[tuple[int, str]] = set()
+        self._shown: dict[tuple[int, str], int] = {}
+        self._tailed: dict[tuple[int, str], int] = {}
+        self._second, self._lines, self._dropped = 0, 0, 0
         self._last_ms = self._began_ms
         self._said: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="live-tail", daemon=True)
@@ -58,6 +59,7 @@ class LogTail:
             while not self._ended.is_set():
                 self._one_session()
             self._backfill()
+            self._admit()
         except botocore.exceptions.BotoCoreError as error:
             self._say(f"log: cannot be shown any more ({error}); it is in log group {self._group}")
         except botocore.exceptions.ClientError as error:
@@ -94,7 +96,10 @@ class LogTail:
             return
         if session.get("sessionMetadata", {}).get("sampled"):
             self._backfill()
-        self._show({"timestamp": e["timestamp"], "message": e["message"]} for e in self._own(session["sessionResults"]))
+        for event in self._own(session["sessionResults"]):
+            mark = (event["timestamp"], event["message"])
+            self._tailed[mark] = self._tailed.get(mark, 0) + 1
+            self._show(mark, self._tailed[mark])
 
     def _own(self, events: list[Event]) -> Iterator[Event]:
         """Only the driver's: executors' streams begin with the same id (case C116)."""
@@ -105,26 +110,51 @@ class LogTail:
         request: dict[str, Any] = {
             "logGroupName": self._group,
             "logStreamNames": [self._stream],
-            "startTime": max(self._began_ms, self._last_ms - 10_000),
+            "startTime": max(self._began_ms, self._last_ms - BACKFILL_MS),
         }
+        found: dict[tuple[int, str], int] = {}
         try:
             for page in self._client.get_paginator("filter_log_events").paginate(**request):
-                self._show(page["events"])
+                for event in page["events"]:
+                    mark = (event["timestamp"], event["message"])
+                    found[mark] = found.get(mark, 0) + 1
+                    self._show(mark, found[mark])
         except self._client.exceptions.ResourceNotFoundException:
             return  # the stream is made with the first line
 
-    def _show(self, events: Any) -> None:
-        for event in events:
-            mark = (event["timestamp"], event["message"])
-            if mark in self._seen_set:
-                continue
-            if len(self._seen) == SEEN_EVENTS:
-                self._seen_set.discard(self._seen[0])
-            self._seen.append(mark)
-            self._seen_set.add(mark)
-            self._last_ms = max(self._last_ms, event["timestamp"])
-            for line in event["message"].splitlines():
-                self._say(line)
+    def _show(self, mark: tuple[int, str], times: int) -> None:
+        """Say a line that was seen `times` times by one way of reading, unless the other had shown it as often."""
+        if times <= self._shown.get(mark, 0):
+            return
+        self._shown[mark] = times
+        self._last_ms = max(self._last_ms, mark[0])
+        for line in mark[1].splitlines():
+            self._say_at_most(line)
+        if len(self._shown) > SEEN_EVENTS:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Drop marks so old that no backfill reads them again."""
+        recent = self._last_ms - 2 * BACKFILL_MS
+        for marks in (self._shown, self._tailed):
+            for mark in [mark for mark in marks if mark[0] < recent]:
+                del marks[mark]
+
+    def _say_at_most(self, line: str) -> None:
+        second = int(time.monotonic())
+        if second != self._second:
+            self._admit()
+            self._second, self._lines = second, 0
+        self._lines += 1
+        if self._lines <= LINES_A_SECOND:
+            self._say(line)
+        else:
+            self._dropped += 1
+
+    def _admit(self) -> None:
+        if self._dropped:
+            self._say(f"log: {self._dropped:,} more lines are not shown; they are in log group {self._group}")
+            self._dropped = 0
 
     def _say_once(self, line: str) -> None:
         if line not in self._said:

@@ -67,7 +67,7 @@ class FileCheckpoints(MemoryCheckpoints):
         super().__init__(job.records)
         self._job = job
         self._path = state_directory() / f"{job.id}.json"
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._began, self._written, self._write_seconds = time.monotonic(), 0.0, 0.0
 
     def save(self, record: SegmentRecord) -> None:
@@ -79,14 +79,15 @@ class FileCheckpoints(MemoryCheckpoints):
 
     def write(self, seconds: float) -> None:
         """Put the file in place in one step; `seconds` is the working time of this run so far."""
-        begin = time.monotonic()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        job = replace(self._job, records=tuple(self.all()), seconds=self._job.seconds + seconds)
-        scratch = self._path.with_suffix(".writing")
-        scratch.write_bytes(msgspec.json.encode(job))
-        scratch.replace(self._path)
-        self._written = time.monotonic()
-        self._write_seconds = self._written - begin
+        with self._lock:
+            begin = time.monotonic()
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            job = replace(self._job, records=tuple(self.all()), seconds=self._job.seconds + seconds)
+            scratch = self._path.with_suffix(".writing")
+            scratch.write_bytes(msgspec.json.encode(job))
+            scratch.replace(self._path)
+            self._written = time.monotonic()
+            self._write_seconds = self._written - begin
 
 
 class Totals:

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import importlib.util
 import io
+import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,8 +54,12 @@ def _build(dist: Distribution, packages: tuple[str, ...]) -> Wheel:
     files[f"{folder}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: bulkexec\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     files[f"{folder}/entry_points.txt"] = (dist.read_text("entry_points.txt") or "").encode()
     files[f"{folder}/RECORD"] = _record(files, folder)
-    needs = tuple(each for each in dist.requires or () if "extra ==" not in each and not each.startswith("bulkexec"))
+    needs = tuple(each for each in dist.requires or () if "extra ==" not in each and _name(each) != "bulkexec")
     return Wheel(f"{name}-{version}-py3-none-any.whl", _zip(files), needs)
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower().replace("_", "-")
 
 
 def _modules(package: str) -> Iterator[tuple[str, bytes]]:
