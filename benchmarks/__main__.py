@@ -1,9 +1,9 @@
-"""`python -m benchmarks [client|spark|memory …]`: measure, by default all of it, and write down what was found."""
+"""`python -m benchmarks [client|fleet|spark|memory …]`: measure, by default all, and write down what was found."""
 
 import subprocess
 import sys
 
-from benchmarks import client, document, endpoint, memory, spark_overhead
+from benchmarks import client, document, endpoint, fleet_simulation, memory, spark_overhead
 
 
 def run_client() -> None:
@@ -12,7 +12,7 @@ def run_client() -> None:
     for row in client.measure_all(endpoint.build()):
         rows.append(row)
         print(client.table([row]).splitlines()[-1], flush=True)
-    document.write_json("results.json", client.entries(rows))
+    document.write_entries(client.entries(rows))
     document.write_section("client", client.table(rows))
 
 
@@ -32,7 +32,17 @@ def run_spark() -> None:
     print(spark_overhead.table(found), flush=True)
 
 
-BENCHMARKS = {"client": run_client, "spark": run_spark, "memory": run_memory}
+def run_fleet() -> None:
+    """The fleet's rate limit in virtual time."""
+    entries = []
+    for entry in fleet_simulation.results():
+        entries.append(entry)
+        print(fleet_simulation.line(entry), flush=True)
+    document.write_entries(entries)
+    document.write_section("fleet", "\n".join(["```", *map(fleet_simulation.line, entries), "```"]))
+
+
+BENCHMARKS = {"client": run_client, "fleet": run_fleet, "spark": run_spark, "memory": run_memory}
 
 
 def main(names: list[str]) -> int:
