@@ -98,9 +98,6 @@ def test_a_plan_says_what_where_how_much_and_what_is_left_out(
     assert "\x1b" not in text
 
 
-@pytest.mark.xfail(
-    strict=True, reason="plan_rows does not fold: remarks, notes and what is left out run past column 100"
-)
 def test_a_plan_is_at_most_100_columns_wide(capsys: pytest.CaptureFixture[str]) -> None:
     tables = [ORDERS, replace(ORDERS, billing="provisioned", read_capacity=100, write_capacity=50, item_count=0)]
     remark = "status <> 'x' also matches items in which status is of another type, but not those that have no status"
@@ -196,9 +193,6 @@ def test_without_a_terminal_a_line_comes_on_each_change_of_state_only(capsys: py
     assert "\x1b" not in text
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Progress._line: scanned= makes the line of OUTPUT.md's example 104 columns wide"
-)
 def test_a_progress_line_is_at_most_100_columns_wide(line_after: Callable[..., str]) -> None:
     counts = Counts(58_023_000, 3_906_212, 3_906_000, 212)
     assert too_wide(line_after(plan_of(Delete(), write_rate=2000.0), (counts, 63))) == []
@@ -252,7 +246,6 @@ def test_long_keys_and_rows_are_cut(command: Command, capsys: pytest.CaptureFixt
     assert text.count("ValidationError") <= 5, "the first few keys only"
 
 
-@pytest.mark.xfail(strict=True, reason="say_report: the lines about skipped items and about cost run past column 100")
 def test_a_report_is_at_most_100_columns_wide(capsys: pytest.CaptureFixture[str]) -> None:
     assert too_wide(report_text(Delete(), capsys, report_of(Delete()))) == []
 
@@ -301,6 +294,5 @@ def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-@pytest.mark.xfail(strict=True, reason="duration(59.96): compares before it rounds")
 def test_no_duration_is_rounded_up_to_sixty_seconds() -> None:
     assert duration(59.96) != "60.0 s"

@@ -103,11 +103,6 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_file(moment_seconds: fl
     assert len(job.records) == 500
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="run_local calls FileCheckpoints.write without its lock while worker threads save (second Ctrl-C): both use "
-    "one scratch file, so a half-written job can be put in place, and the slower one finds its file gone",
-)
 def test_the_last_write_and_a_checkpoint_at_the_same_time_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoints, replace = FileCheckpoints(JOB), Path.replace
     half_way, written, failures = threading.Event(), threading.Event(), []  # type: ignore[var-annotated]

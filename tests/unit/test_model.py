@@ -102,10 +102,6 @@ def test_a_plan_is_the_same_after_its_json(plan: Plan) -> None:
     assert again.fingerprint == plan.fingerprint
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="whole numbers in float members (write_capacity: float = 0) are 0 before and 0.0 after JSON: another id",
-)
 def test_a_plan_has_the_same_name_when_it_is_resumed() -> None:
     assert Plan.from_json(PLAN.to_json()).id == PLAN.id
 

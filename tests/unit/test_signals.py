@@ -67,7 +67,6 @@ def test_two_different_signals_count_together(process: "subprocess.Popen[str]") 
     assert {heard(process), heard(process)} == {"signal 2", "stopping"}
 
 
-@pytest.mark.xfail(strict=True, reason="DrainSignals takes over signals that the process was told to ignore (nohup, &)")
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
     with started("sh", "-c", "trap '' HUP; exec \"$@\"", "sh") as process:
         process.send_signal(signal.SIGHUP)

@@ -308,11 +308,6 @@ def test_expired_tokens_are_refreshed_three_times_and_no_more(time: Time) -> Non
     assert "log in again" in caught.value.fix
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="Retrying.attempt: once a token had expired, 0 < expired <= 3 holds for every later fault, so what no retry "
-    "mends is sent again for 120 s",
-)
 def test_what_no_retry_mends_is_not_tried_again_after_an_expired_token(time: Time) -> None:
     answers = Answers("ExpiredTokenException", "AccessDeniedException")
     with pytest.raises(errors.AccessDenied):
