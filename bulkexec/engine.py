@@ -10,12 +10,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
 import msgspec
 
+from bulkexec import errors
 from bulkexec.command import Command
 from bulkexec.dynamodb import Outcome, Reader, Writer
 from bulkexec.model import Counts, Failure, Page, PageResult, Plan, Segment, SegmentRecord, Write
@@ -32,6 +34,8 @@ ROWS_CHECKPOINT_SECONDS = 60.0
 PAGE_SECONDS = 1.0
 """How much work at the limited rate one page should be, so that a drain and a change of rate act soon."""
 PAGE_ITEMS_LIMIT = 100_000
+IN_FLIGHT = 32
+"""Requests of one process that wait for their answers: at 5 ms each about what fills a core with writes."""
 
 
 class Checkpoints(Protocol):
@@ -97,7 +101,10 @@ class Preview:
 
 @dataclass
 class Run:
-    """Everything that the segments of one process share."""
+    """Everything that the segments of one process share.
+
+    `lanes` are the threads that requests wait for their answers in; without them one request follows the other.
+    """
 
     plan: Plan
     command: Command
@@ -110,6 +117,7 @@ class Run:
     stop: Callable[[], bool]
     spills: Callable[[SegmentRecord], Spills]
     threads: int
+    lanes: Executor | None = None
     preview: Preview = field(default_factory=Preview)
     progress: Callable[[Counts], None] = lambda counts: None
     clock: Callable[[], float] = time.monotonic
@@ -165,7 +173,8 @@ class SegmentRun:
         self._spills = run.spills(self.record)
         self._sizer = _PageSizer(run)
         self._interval = ROWS_CHECKPOINT_SECONDS if run.command.keeps_rows else run.plan.options.checkpoint_seconds
-        self._unit_guess, self._throttles = 1.0, 0
+        self._unit_guess, self._throttles, self._lock = 1.0, 0, threading.Lock()
+        self._ahead: Future[Page | None] | None = None
 
     def walk(self) -> SegmentRecord:
         """Page after page. Whatever ends it, all that was acknowledged is checkpointed."""
@@ -177,14 +186,17 @@ class SegmentRun:
         except Stopped:
             pass  # a read was given up while draining; nothing of that page was done
         finally:
+            self._drop_ahead()
             self._checkpoint()
         return self.record
 
     def _one_page(self) -> None:
-        page = self._read()
+        page = self._next()
         if page is None:
             return
         result = self._run.command.page(page, self._run.plan.work)
+        if result.writes and page.last_evaluated_key and self._run.lanes is not None and not self._run.stopping:
+            self._ahead = self._run.lanes.submit(self._read, page.last_evaluated_key)
         outcome = self._write(result.writes)
         self._keep(result, outcome)
         counts = self._counts(page, result, outcome)
@@ -199,12 +211,27 @@ class SegmentRun:
         self._run.progress(counts)
         self._run.cap.count(counts.handled if self._run.plan.mutates else counts.matched)
 
-    def _read(self) -> Page | None:
+    def _next(self) -> Page | None:
+        """The page that was read while the last one was written, or else one that is read now."""
+        ahead, self._ahead = self._ahead, None
+        return self._read(self.record.last_evaluated_key.encode() or None) if ahead is None else ahead.result()
+
+    def _drop_ahead(self) -> None:
+        """A page that was read ahead and is not used: its units were consumed and count, its items do not."""
+        if self._ahead is None:
+            return
+        try:
+            page = self._ahead.result()
+        except (Stopped, errors.BulkexecError):
+            return  # it is not needed any more, so neither is its error
+        if page is not None:
+            self.record = replace(self.record, counts=self.record.counts + Counts(read_units=page.read_units))
+
+    def _read(self, start: bytes | None) -> Page | None:
         budget, limit = self._run.read_budget, self._sizer.limit()
         expected = self._sizer.expected_units(limit)
         if not budget.acquire(expected, lambda: self._run.stopping):
             return None
-        start = self.record.last_evaluated_key.encode() or None
         throttled = self._on_throttle(budget)
         page = self._run.reader.page(self._segment, start, limit, throttled, lambda: self._run.stopping)
         budget.settle(expected, page.read_units)
@@ -212,24 +239,40 @@ class SegmentRun:
 
     def _on_throttle(self, budget: Budget) -> Callable[[], None]:
         def throttled() -> None:
-            self._throttles += 1
+            with self._lock:
+                self._throttles += 1
             budget.throttled()
 
         return throttled
 
     def _write(self, writes: Sequence[Write]) -> Outcome:
-        total, budget, size = Outcome(), self._run.write_budget, self._run.writer.batch_size
+        """See all writes of a page through. A page is finished once it is begun, also while draining."""
+        total, size, lanes = Outcome(), self._run.writer.batch_size, self._run.lanes
         if self._run.plan.options.dry_run:
             return total
-        for start in range(0, len(writes), size):
-            batch = writes[start : start + size]
-            expected = self._unit_guess * len(batch)
-            budget.acquire(expected, lambda: False)  # a page is finished once it is begun
-            outcome = self._run.writer.write(batch, self._on_throttle(budget))
-            budget.settle(expected, outcome.units)
-            self._unit_guess = max(1.0, _mix(self._unit_guess, outcome.units / len(batch)))
-            total.add(outcome)
+        batches = [writes[start : start + size] for start in range(0, len(writes), size)]
+        if lanes is None or len(batches) == 1:
+            for batch in batches:
+                total.add(self._send(batch, self._permit(batch)))
+        else:
+            pending = [lanes.submit(self._send, batch, self._permit(batch)) for batch in batches]
+            wait(pending)  # also when one fails: what is in flight must not outlive the checkpoint
+            for each in pending:
+                total.add(each.result())
+        if writes:
+            self._unit_guess = max(1.0, _mix(self._unit_guess, total.units / len(writes)))
         return total
+
+    def _permit(self, batch: Sequence[Write]) -> float:
+        expected = self._unit_guess * len(batch)
+        self._run.write_budget.acquire(expected, lambda: False)
+        return expected
+
+    def _send(self, batch: Sequence[Write], expected: float) -> Outcome:
+        budget = self._run.write_budget
+        outcome = self._run.writer.write(batch, self._on_throttle(budget))
+        budget.settle(expected, outcome.units)
+        return outcome
 
     def _keep(self, result: PageResult, outcome: Outcome) -> None:
         if result.rows:
@@ -282,7 +325,8 @@ def run_segments(run: Run, numbers: Iterable[int]) -> list[SegmentRecord]:
     """
     queue, records, failed = deque(numbers), [], []  # type: tuple[deque[int], list[SegmentRecord], list[BaseException]]
     failing = threading.Event()
-    inner = replace(run, stop=lambda: failing.is_set() or run.stop())
+    lanes = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="request")
+    inner = replace(run, stop=lambda: failing.is_set() or run.stop(), lanes=lanes)
 
     def work() -> None:
         while queue and not inner.stopping:
@@ -301,6 +345,7 @@ def run_segments(run: Run, numbers: Iterable[int]) -> list[SegmentRecord]:
         thread.start()
     for thread in threads:
         thread.join()
+    lanes.shutdown()
     if failed:
         raise failed[0]
     return records

@@ -9,7 +9,7 @@ from bulkexec import errors
 from bulkexec.command import restore
 from bulkexec.control import ControlTable
 from bulkexec.dynamodb import Reader, Writer
-from bulkexec.engine import FAILURES_KEPT, Cap, Checkpoints, Run, Spills
+from bulkexec.engine import FAILURES_KEPT, IN_FLIGHT, Cap, Checkpoints, Run, Spills
 from bulkexec.model import Counts, Failure, Plan, SegmentRecord, Status
 from bulkexec.rate import Budget
 from bulkexec.s3 import Location, Objects, Spill
@@ -39,7 +39,7 @@ def assemble(
 ) -> Run:
     """A run ready to walk segments. Connections are opened on first use."""
     table = plan.work.scope.table
-    calls = Retrying(HttpWire(session, table.region, threads * 2), Refusals(table.name, table.region))
+    calls = Retrying(HttpWire(session, table.region, threads + IN_FLIGHT), Refusals(table.name, table.region))
     objects = Objects(session, table.region)
     return Run(
         plan=plan,
