@@ -4,7 +4,7 @@ Requests are put together from raw bytes and answers are only split, never built
 Limits: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -144,7 +144,7 @@ class Reader:
         if work.count_only:
             body["Select"] = "COUNT"
         elif work.projection:
-            aliases = {f"#p{i}": name for i, name in enumerate(work.projection)}
+            aliases = _aliases(work.projection, names)
             body["ProjectionExpression"] = ",".join(aliases)
             names |= aliases
         if names:
@@ -154,6 +154,14 @@ class Reader:
         return body
 
 
+def _aliases(attributes: Sequence[str], taken: Mapping[str, str]) -> dict[str, str]:
+    """An alias for each attribute that no other expression of the request has; users choose theirs freely."""
+    prefix = "#p"
+    while any(name.startswith(prefix) for name in taken):
+        prefix += "p"
+    return {f"{prefix}{i}": name for i, name in enumerate(attributes)}
+
+
 def _bind(body: dict[str, Any], scope: Scope) -> tuple[dict[str, str], dict[str, Any]]:
     """Put filter and key condition into a read; give the names and values they bind."""
     names: dict[str, str] = {}
@@ -161,6 +169,8 @@ def _bind(body: dict[str, Any], scope: Scope) -> tuple[dict[str, str], dict[str,
     for member, expression in (("FilterExpression", scope.filter), ("KeyConditionExpression", scope.key_condition)):
         if expression is not None:
             body[member] = expression.text
+            assert not names.keys() & expression.names.keys()
+            assert not values.keys() & expression.values.keys()
             names |= expression.names
             values |= expression.values
     return names, values
@@ -184,17 +194,20 @@ class Writer:
         self._batch = BatchWrite(self.work.scope.table.name)
         self._statements = Statements(self.work.scope.table)
 
-    def write(self, writes: Sequence[Write], on_throttle: Callable[[], None]) -> Outcome:
-        """Send at most `batch_size` writes and see them through."""
+    def write(self, writes: Sequence[Write], on_throttle: Callable[[], None], outcome: Outcome) -> None:
+        """Send at most `batch_size` writes and see them through.
+
+        `outcome` is filled as writes are acknowledged, so that also when this raises it says what was done.
+        """
         send, _ = self._way()
-        return send(writes, on_throttle)
+        send(writes, on_throttle, outcome)
 
     @property
     def batch_size(self) -> int:
         """Writes a request."""
         return self._way()[1]
 
-    def _way(self) -> tuple[Callable[[Sequence[Write], Callable[[], None]], Outcome], int]:
+    def _way(self) -> tuple[Callable[[Sequence[Write], Callable[[], None], Outcome], None], int]:
         if self.sequential or (self.work.guarded and self.work.scope.guard_statement is None):
             return self._one_by_one, 1
         if self.work.guarded:
@@ -203,8 +216,8 @@ class Writer:
 
     # -- BatchWriteItem ------------------------------------------------------------------------------------------
 
-    def _by_batch(self, writes: Sequence[Write], on_throttle: Callable[[], None]) -> Outcome:
-        outcome, attempts = Outcome(), self.retry.start()
+    def _by_batch(self, writes: Sequence[Write], on_throttle: Callable[[], None], outcome: Outcome) -> None:
+        attempts = self.retry.start()
         pending: Sequence[bytes | msgspec.Raw] = self._batch.entries(cast(Sequence[Delete | Put], writes))
         while True:
             content, _ = self.calls.call("BatchWriteItem", self._batch.body(pending), on_throttle)
@@ -213,14 +226,14 @@ class Writer:
             outcome.units += sum(capacity.CapacityUnits for capacity in answer.ConsumedCapacity)
             outcome.processed += len(pending) - len(left)
             if not left:
-                return outcome
+                return
             on_throttle()
             if len(left) < len(pending):
                 attempts.progress()
             pending = left
             if not attempts.wait():
                 outcome.failed += [Failure(_entry_key(entry, self._keys), "ThroughputExhausted") for entry in pending]
-                return outcome
+                return
 
     @property
     def _keys(self) -> tuple[str, ...]:
@@ -228,8 +241,8 @@ class Writer:
 
     # -- BatchExecuteStatement -----------------------------------------------------------------------------------
 
-    def _by_statements(self, writes: Sequence[Write], on_throttle: Callable[[], None]) -> Outcome:
-        outcome, attempts = Outcome(), self.retry.start()
+    def _by_statements(self, writes: Sequence[Write], on_throttle: Callable[[], None], outcome: Outcome) -> None:
+        attempts = self.retry.start()
         pending, doubtful = list(writes), False
         while pending:
             body = self._statements.body([self._statement(write) for write in pending])
@@ -248,8 +261,7 @@ class Writer:
                 on_throttle()
                 if not attempts.wait():
                     outcome.failed += [Failure(key_of(write), "ThroughputExhausted") for write in pending]
-                    break
-        return outcome
+                    return
 
     def _statement(self, write: Write) -> bytes:
         assert not isinstance(write, Put)
@@ -261,7 +273,7 @@ class Writer:
         self, writes: Sequence[Write], answers: Sequence[_StatementAnswer], outcome: Outcome, doubtful: bool
     ) -> list[Write]:
         """Put each write into its bucket; give back those to send again."""
-        again, refused = [], []
+        again, refused, denied = [], [], ""
         for write, answer in zip(writes, answers, strict=True):
             if answer.Error is None:
                 outcome.processed += 1
@@ -270,16 +282,18 @@ class Writer:
             elif _statement_fault(answer.Error).again:
                 again.append(write)
             elif answer.Error.Code.startswith("AccessDenied"):
-                self.calls.refusals.raise_for(Fault("AccessDeniedException", answer.Error.Message))
+                denied = answer.Error.Message
             else:
                 outcome.failed.append(Failure(key_of(write), answer.Error.Code, answer.Error.Message))
         if refused:
             self._settle_refused(refused, outcome, doubtful)
+        if denied:
+            self.calls.refusals.raise_for(Fault("AccessDeniedException", denied))
         return again
 
     # -- one request an item -------------------------------------------------------------------------------------
 
-    def _one_by_one(self, writes: Sequence[Write], on_throttle: Callable[[], None]) -> Outcome:
+    def _one_by_one(self, writes: Sequence[Write], on_throttle: Callable[[], None], outcome: Outcome) -> None:
         (write,) = writes
         assert isinstance(write, Delete)
         body: dict[str, Any] = {
@@ -289,15 +303,13 @@ class Writer:
         }
         if self.work.guarded and self.work.scope.guard is not None:
             body |= _condition(self.work.scope.guard)
-        outcome = Outcome()
         try:
             content, _ = self.calls.attempt("DeleteItem", encode(body), on_throttle)
         except Fault as fault:
             self._refused_alone(write, fault, outcome)
-            return outcome
+            return
         outcome.units += _item.decode(content).ConsumedCapacity.CapacityUnits
         outcome.processed += 1
-        return outcome
 
     def _refused_alone(self, write: Write, fault: Fault, outcome: Outcome) -> None:
         if fault.code == "ConditionalCheckFailedException":

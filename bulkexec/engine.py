@@ -7,28 +7,37 @@ sudden death at most one checkpoint interval of each open segment is done again.
 """
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import inf
-from typing import Protocol
+from typing import Any
 
 import msgspec
 
 from bulkexec import errors
-from bulkexec.command import Command
-from bulkexec.dynamodb import Outcome, Reader, Writer
-from bulkexec.model import Counts, Failure, Page, PageResult, Plan, Segment, SegmentRecord, Write
+from bulkexec.dynamodb import Outcome
+from bulkexec.model import Counts, Failure, Page, PageResult, Segment, SegmentRecord, Write
 from bulkexec.rate import Budget
-from bulkexec.s3 import Spill, item_line
+from bulkexec.run import PREVIEW_ROWS, Cap, Checkpoints, Run, Spills
+from bulkexec.s3 import item_line
 from bulkexec.wire import Stopped
+
+__all__ = [
+    "FAILURES_KEPT",
+    "IN_FLIGHT",
+    "PREVIEW_ROWS",
+    "Cap",
+    "Checkpoints",
+    "Run",
+    "Spills",
+    "run_segment",
+    "run_segments",
+]
 
 FAILURES_KEPT = 20
 """Failures named in a segment's record; all of them are in S3."""
-PREVIEW_ROWS = 10
-PREVIEW_BYTES = 32 * 1024
 ROWS_CHECKPOINT_SECONDS = 60.0
 """A command with rows checkpoints when a file is closed; a shorter interval would make many small files."""
 PAGE_SECONDS = 1.0
@@ -36,96 +45,6 @@ PAGE_SECONDS = 1.0
 PAGE_ITEMS_LIMIT = 100_000
 IN_FLIGHT = 32
 """Requests of one process that wait for their answers: at 5 ms each about what fills a core with writes."""
-
-
-class Checkpoints(Protocol):
-    """Where segment records live: the control table, a file, or memory."""
-
-    def load(self, number: int) -> SegmentRecord | None:
-        """The last record of a segment."""
-
-    def save(self, record: SegmentRecord) -> None:
-        """Keep a record. When this returns it survives the death of the process, where the store promises that."""
-
-
-class Cap:
-    """Counts what the whole fleet has handled in this run and says when that reaches the cap."""
-
-    def __init__(self, max_items: int | None, add: Callable[[int], int]) -> None:
-        self._max_items, self._add = max_items, add
-        self.reached = False
-
-    def count(self, items: int) -> None:
-        """Add items handled by a page."""
-        if self._max_items is not None and items:
-            self.reached = self._add(items) >= self._max_items or self.reached
-
-    @property
-    def page_limit(self) -> int | None:
-        """No page needs more evaluated items than the cap, or the overshoot would be a whole page."""
-        return self._max_items
-
-
-@dataclass
-class Spills:
-    """The files a segment writes: rows of the result, and keys of items that were skipped or failed."""
-
-    rows: Spill | None = None
-    skipped: Spill | None = None
-    failed: Spill | None = None
-
-    @property
-    def full(self) -> bool:
-        """Whether a file should be closed now."""
-        return any(spill is not None and spill.full for spill in (self.rows, self.skipped, self.failed))
-
-
-class Preview:
-    """The first rows of a run, for the console. Thread-safe, bounded in rows and bytes."""
-
-    def __init__(self) -> None:
-        self._lock, self._bytes = threading.Lock(), 0
-        self.rows: list[str] = []
-
-    def offer(self, rows: Sequence[msgspec.Raw]) -> None:
-        """Keep what there is room for."""
-        if len(self.rows) >= PREVIEW_ROWS:
-            return
-        with self._lock:
-            for row in rows[: PREVIEW_ROWS - len(self.rows)]:
-                text = bytes(row).decode()
-                self._bytes += len(text)
-                if self._bytes <= PREVIEW_BYTES:
-                    self.rows.append(text)
-
-
-@dataclass
-class Run:
-    """Everything that the segments of one process share.
-
-    `lanes` are the threads that requests wait for their answers in; without them one request follows the other.
-    """
-
-    plan: Plan
-    command: Command
-    reader: Reader
-    writer: Writer
-    read_budget: Budget
-    write_budget: Budget
-    checkpoints: Checkpoints
-    cap: Cap
-    stop: Callable[[], bool]
-    spills: Callable[[SegmentRecord], Spills]
-    threads: int
-    lanes: Executor | None = None
-    preview: Preview = field(default_factory=Preview)
-    progress: Callable[[Counts], None] = lambda counts: None
-    clock: Callable[[], float] = time.monotonic
-
-    @property
-    def stopping(self) -> bool:
-        """Whether workers should stop at their next page boundary."""
-        return self.cap.reached or self.stop()
 
 
 class _PageSizer:
@@ -137,9 +56,11 @@ class _PageSizer:
         mean = table.size_bytes / table.item_count if table.item_count else 400.0
         self._read_units_per_item = max(mean, 64.0) / (4096 if run.plan.work.consistent else 8192)
         self._write_units_per_item = max(1.0, mean / 1024) if run.plan.mutates else 0.0
+        self._growth = 1
 
-    def limit(self) -> int | None:
-        choices = [self._run.cap.page_limit] if self._run.cap.page_limit is not None else []
+    def limit(self, granted: int | None) -> int | None:
+        """Limit for the next page. Under a cap: what is granted, doubled after each page without a match."""
+        choices = [] if granted is None else [granted * self._growth]
         for budget, units in (
             (self._run.read_budget, self._read_units_per_item),
             (self._run.write_budget, self._write_units_per_item),
@@ -152,6 +73,7 @@ class _PageSizer:
         return max(0.5, self._read_units_per_item * limit) if limit is not None else 0.5
 
     def learn(self, page: Page, write_units: float) -> None:
+        self._growth = 1 if page.matched else min(2 * self._growth, PAGE_ITEMS_LIMIT)
         if page.scanned:
             self._read_units_per_item = _mix(self._read_units_per_item, page.read_units / page.scanned)
             if self._run.plan.mutates:
@@ -191,13 +113,28 @@ class SegmentRun:
         return self.record
 
     def _one_page(self) -> None:
-        page = self._next()
+        page, granted = self._next()
         if page is None:
+            self._run.cap.settle(granted, 0)
             return
         result = self._run.command.page(page, self._run.plan.work)
-        if result.writes and page.last_evaluated_key and self._run.lanes is not None and not self._run.stopping:
-            self._ahead = self._run.lanes.submit(self._read, page.last_evaluated_key)
-        outcome = self._write(result.writes)
+        if result.writes and page.last_evaluated_key and self._reads_ahead:
+            assert self._run.lanes is not None
+            self._ahead = self._run.lanes.submit(self._read, page.last_evaluated_key, None)
+        outcome, error = self._write(result.writes)
+        if error is not None:
+            self._run.cap.settle(granted, outcome.processed)
+            self._count_unfinished(page, outcome)
+            raise error
+        self._finish(page, result, outcome, granted)
+
+    @property
+    def _reads_ahead(self) -> bool:
+        """Not under a cap: a page that is read ahead would be read for nothing when the cap is reached."""
+        run = self._run
+        return run.lanes is not None and not run.cap.limited and not run.stopping
+
+    def _finish(self, page: Page, result: PageResult, outcome: Outcome, granted: int | None) -> None:
         self._keep(result, outcome)
         counts = self._counts(page, result, outcome)
         self._sizer.learn(page, outcome.units)
@@ -209,12 +146,26 @@ class SegmentRun:
             failures=(*self.record.failures, *outcome.failed)[:FAILURES_KEPT],
         )
         self._run.progress(counts)
-        self._run.cap.count(counts.handled if self._run.plan.mutates else counts.matched)
+        writes = self._run.plan.mutates and not self._run.plan.options.dry_run
+        self._run.cap.settle(granted, counts.handled if writes else counts.matched)
+        self._run.hope.count(outcome)
 
-    def _next(self) -> Page | None:
-        """The page that was read while the last one was written, or else one that is read now."""
+    def _count_unfinished(self, page: Page, outcome: Outcome) -> None:
+        """An error ended the page: what was acknowledged counts, but the page is read again, for what is left of it."""
+        done = outcome.processed
+        counts = Counts(done, done, done, read_units=page.read_units, write_units=outcome.units)
+        self.record = replace(self.record, counts=self.record.counts + counts)
+        self._run.progress(counts)
+
+    def _next(self) -> tuple[Page | None, int | None]:
+        """The page that was read while the last one was written, or else one that is read now; and its grant."""
         ahead, self._ahead = self._ahead, None
-        return self._read(self.record.last_evaluated_key.encode() or None) if ahead is None else ahead.result()
+        if ahead is not None:
+            return ahead.result(), None
+        granted = self._run.cap.grant(lambda: self._run.stopping)
+        if granted == 0:
+            return None, granted
+        return self._read(self.record.last_evaluated_key.encode() or None, granted), granted
 
     def _drop_ahead(self) -> None:
         """A page that was read ahead and is not used: its units were consumed and count, its items do not."""
@@ -227,8 +178,8 @@ class SegmentRun:
         if page is not None:
             self.record = replace(self.record, counts=self.record.counts + Counts(read_units=page.read_units))
 
-    def _read(self, start: bytes | None) -> Page | None:
-        budget, limit = self._run.read_budget, self._sizer.limit()
+    def _read(self, start: bytes | None, granted: int | None) -> Page | None:
+        budget, limit = self._run.read_budget, self._sizer.limit(granted)
         expected = self._sizer.expected_units(limit)
         if not budget.acquire(expected, lambda: self._run.stopping):
             return None
@@ -245,34 +196,36 @@ class SegmentRun:
 
         return throttled
 
-    def _write(self, writes: Sequence[Write]) -> Outcome:
-        """See all writes of a page through. A page is finished once it is begun, also while draining."""
+    def _write(self, writes: Sequence[Write]) -> tuple[Outcome, BaseException | None]:
+        """See all writes of a page through; gives what was acknowledged, and the error that ended it, if one did."""
         total, size, lanes = Outcome(), self._run.writer.batch_size, self._run.lanes
-        if self._run.plan.options.dry_run:
-            return total
-        batches = [writes[start : start + size] for start in range(0, len(writes), size)]
+        if self._run.plan.options.dry_run or not writes:
+            return total, None
+        batches = [(writes[start : start + size], Outcome()) for start in range(0, len(writes), size)]
         if lanes is None or len(batches) == 1:
-            for batch in batches:
-                total.add(self._send(batch, self._permit(batch)))
-        else:
-            pending = [lanes.submit(self._send, batch, self._permit(batch)) for batch in batches]
-            wait(pending)  # also when one fails: what is in flight must not outlive the checkpoint
-            for each in pending:
-                total.add(each.result())
-        if writes:
-            self._unit_guess = max(1.0, _mix(self._unit_guess, total.units / len(writes)))
-        return total
+            lanes = _Inline()
+        pending: list[Future[None]] = []
+        for batch, outcome in batches:
+            pending.append(lanes.submit(self._send, batch, outcome, self._permit(batch)))
+            if pending[-1].done() and pending[-1].exception() is not None:
+                break
+        wait(pending)  # what is in flight must not outlive the checkpoint
+        for _, outcome in batches:
+            total.add(outcome)
+        self._unit_guess = max(1.0, _mix(self._unit_guess, total.units / len(writes)))
+        return total, next((error for each in pending if (error := each.exception()) is not None), None)
 
     def _permit(self, batch: Sequence[Write]) -> float:
         expected = self._unit_guess * len(batch)
         self._run.write_budget.acquire(expected, lambda: False)
         return expected
 
-    def _send(self, batch: Sequence[Write], expected: float) -> Outcome:
+    def _send(self, batch: Sequence[Write], outcome: Outcome, expected: float) -> None:
         budget = self._run.write_budget
-        outcome = self._run.writer.write(batch, self._on_throttle(budget))
-        budget.settle(expected, outcome.units)
-        return outcome
+        try:
+            self._run.writer.write(batch, self._on_throttle(budget), outcome)
+        finally:
+            budget.settle(expected, outcome.units)
 
     def _keep(self, result: PageResult, outcome: Outcome) -> None:
         if result.rows:
@@ -307,6 +260,19 @@ class SegmentRun:
         self.record = replace(self.record, files=self.record.files + files)
         self._run.checkpoints.save(self.record)
         self._saved, self._saved_at = self.record, self._run.clock()
+
+
+class _Inline(Executor):
+    """Runs what is submitted at once, in the caller's thread."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        """See `Executor.submit`."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - as every executor: the error is the future's
+            future.set_exception(error)
+        return future
 
 
 def _failure_line(failure: Failure) -> bytes:

@@ -19,6 +19,7 @@ from bulkexec import errors
 from bulkexec.cursor import Cursor
 from bulkexec.engine import Cap, Run, run_segments
 from bulkexec.model import Counts, Plan, Report, SegmentRecord
+from bulkexec.run import local_cap
 from bulkexec.runtimes.assembly import (
     THREADS,
     MemoryCheckpoints,
@@ -144,7 +145,7 @@ def run_local(
     An error that is not one of ours is a bug and is raised.
     """
     started, wall = time.monotonic(), time.time()
-    cap = _cap(plan)
+    cap = local_cap(plan.options.max_items)
     run = assemble(plan, session, checkpoints, cap, stop, Places(rows=results_place(plan)), threads)
     run.progress = totals.add
     failure: errors.BulkexecError | None = None
@@ -159,17 +160,6 @@ def run_local(
     if report.results and report.status == "finished":
         _manifest(plan, session, checkpoints, wall)
     return replace(report, duration_seconds=time.monotonic() - started)
-
-
-def _cap(plan: Plan) -> Cap:
-    lock, handled = threading.Lock(), [0]
-
-    def add(items: int) -> int:
-        with lock:
-            handled[0] += items
-            return handled[0]
-
-    return Cap(plan.options.max_items, add)
 
 
 def _open_segments(plan: Plan, checkpoints: MemoryCheckpoints, threads: int) -> list[int]:

@@ -86,7 +86,9 @@ def decoded(raws: list[msgspec.Raw]) -> list[Any]:
 
 def write(wire: ScriptedWire, work: Work, count: int, throttled: list[Any] | None = None, **more: bool) -> Outcome:
     slow = (lambda *_: None) if throttled is None else (lambda *reasons: throttled.append(reasons))
-    return writer(wire, work, **more).write(deletes(count), slow)
+    outcome = Outcome()
+    writer(wire, work, **more).write(deletes(count), slow, outcome)
+    return outcome
 
 
 # Reading
@@ -205,7 +207,8 @@ def test_what_outlasts_the_deadline_is_failed_with_its_key() -> None:
 def test_a_put_that_outlasts_the_deadline_is_failed_with_its_key_alone() -> None:
     # case C070
     put = Put(msgspec.Raw(msgspec.json.encode({**key(1), "payload": {"S": "x" * 100}})))
-    outcome = writer(ScriptedWire(unprocessed(1)), PLAIN).write([put], lambda *_: None)
+    outcome = Outcome()
+    writer(ScriptedWire(unprocessed(1)), PLAIN).write([put], lambda *_: None, outcome)
     assert [failure.key for failure in outcome.failed] == [key(1)]
 
 

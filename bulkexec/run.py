@@ -1,0 +1,181 @@
+"""What the segments of one process share while they are walked: the run, its cap, its hope, its preview."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from bulkexec import errors
+from bulkexec.command import Command
+from bulkexec.dynamodb import Outcome, Reader, Writer
+from bulkexec.model import Counts, Failure, Plan, SegmentRecord
+from bulkexec.rate import Budget
+from bulkexec.s3 import Spill
+
+PREVIEW_ROWS = 10
+PREVIEW_BYTES = 32 * 1024
+CAP_SHARES = 8
+"""A page reserves at most an eighth of the cap, so that several workers can go on side by side."""
+CAP_POLL_SECONDS = 0.1
+HOPELESS_FAILURES = 100
+"""So many failed writes in one process, and not one that succeeded, are not of single items (case C032)."""
+
+
+class Checkpoints(Protocol):
+    """Where segment records live: the control table, a file, or memory."""
+
+    def load(self, number: int) -> SegmentRecord | None:
+        """The last record of a segment."""
+
+    def save(self, record: SegmentRecord) -> None:
+        """Keep a record. When this returns it survives the death of the process, where the store promises that."""
+
+
+class Cap:
+    """A soft cap on the items that the whole fleet handles in this run, and whether it is reached.
+
+    A page is read only for what of the cap nobody else has reserved, so many workers together go past it by no more
+    than one. `reserve(n)` and `add(n)` add to two counters that all workers share and give the new total.
+    """
+
+    def __init__(
+        self, max_items: int | None, add: Callable[[int], int], reserve: Callable[[int], int] | None = None
+    ) -> None:
+        self._max_items, self._add, self._reserve = max_items, add, reserve
+        self.reached = False
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a cap."""
+        return self._max_items is not None
+
+    def grant(self, stop: Callable[[], bool]) -> int | None:
+        """Items that a page may handle; None is no cap. Waits while all that is left is reserved; 0 when stopped."""
+        if self._max_items is None:
+            return None
+        if self._reserve is None:
+            return self._max_items
+        wanted = max(1, self._max_items // CAP_SHARES)
+        while not (self.reached or stop()):
+            over = max(0, self._reserve(wanted) - self._max_items)
+            granted = max(0, wanted - over)
+            if granted < wanted:
+                self._reserve(granted - wanted)
+            if granted:
+                return granted
+            time.sleep(CAP_POLL_SECONDS)
+        return 0
+
+    def settle(self, granted: int | None, handled: int) -> None:
+        """Say what a page made of its grant."""
+        if self._max_items is None or granted is None:
+            return
+        if self._reserve is not None:
+            self._reserve(handled - granted)
+        if handled:
+            self.reached = self._add(handled) >= self._max_items or self.reached
+
+
+class _Counter:
+    """A number that threads add to."""
+
+    def __init__(self) -> None:
+        self._lock, self._total = threading.Lock(), 0
+
+    def add(self, items: int) -> int:
+        with self._lock:
+            self._total += items
+            return self._total
+
+
+def local_cap(max_items: int | None) -> Cap:
+    """The cap of a run that has one process."""
+    return Cap(max_items, _Counter().add, _Counter().add)
+
+
+@dataclass
+class Spills:
+    """The files a segment writes: rows of the result, and keys of items that were skipped or failed."""
+
+    rows: Spill | None = None
+    skipped: Spill | None = None
+    failed: Spill | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether a file should be closed now."""
+        return any(spill is not None and spill.full for spill in (self.rows, self.skipped, self.failed))
+
+
+class Hope:
+    """Ends a run in which every write fails for a reason that is not its item's. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock, self._failed, self._succeeded = threading.Lock(), 0, False
+
+    def count(self, outcome: Outcome) -> None:
+        """Take in what became of a page's writes. Raises `errors.RequestRejected` when there is no hope left."""
+        with self._lock:
+            self._failed += len(outcome.failed)
+            self._succeeded = self._succeeded or outcome.processed > 0 or bool(outcome.skipped)
+            if self._failed < HOPELESS_FAILURES or self._succeeded:
+                return
+        first = outcome.failed[0] if outcome.failed else Failure({}, "failed")
+        raise errors.RequestRejected(
+            f"{self._failed} writes failed and none succeeded: {first.reason}",
+            why=first.details,
+            state="nothing written",
+        )
+
+
+class Preview:
+    """The first rows of a run, for the console. Thread-safe, bounded in rows and bytes."""
+
+    def __init__(self) -> None:
+        self._lock, self._bytes = threading.Lock(), 0
+        self.rows: list[str] = []
+
+    def offer(self, rows: Sequence[msgspec.Raw]) -> None:
+        """Keep what there is room for."""
+        if len(self.rows) >= PREVIEW_ROWS:
+            return
+        with self._lock:
+            for row in rows[: PREVIEW_ROWS - len(self.rows)]:
+                text = bytes(row).decode()
+                self._bytes += len(text)
+                if self._bytes <= PREVIEW_BYTES:
+                    self.rows.append(text)
+
+
+@dataclass
+class Run:
+    """Everything that the segments of one process share.
+
+    `lanes` are the threads that requests wait for their answers in; without them one request follows the other.
+    """
+
+    plan: Plan
+    command: Command
+    reader: Reader
+    writer: Writer
+    read_budget: Budget
+    write_budget: Budget
+    checkpoints: Checkpoints
+    cap: Cap
+    stop: Callable[[], bool]
+    spills: Callable[[SegmentRecord], Spills]
+    threads: int
+    lanes: Executor | None = None
+    preview: Preview = field(default_factory=Preview)
+    hope: Hope = field(default_factory=Hope)
+    progress: Callable[[Counts], None] = lambda counts: None
+    clock: Callable[[], float] = time.monotonic
+
+    @property
+    def stopping(self) -> bool:
+        """Whether workers should stop at their next page boundary."""
+        return self.cap.reached or self.stop()
