@@ -12,7 +12,7 @@ from benchmarks import boto3_way, floor
 from benchmarks.boto3_way import Over
 from benchmarks.cases import CASES, TABLE, Case
 from benchmarks.endpoint import VARIANTS, Endpoint, Variant, running
-from bulkexec.engine import run_segments
+from bulkexec.engine import IN_FLIGHT, run_segments
 from bulkexec.runtimes.assembly import THREADS
 from bulkexec.wire import HttpWire, Wire
 
@@ -93,7 +93,7 @@ def _measure_variant(variant: Variant, endpoint: Endpoint, seconds: float) -> It
     if not endpoint.certificate:
         del os.environ["AWS_CA_BUNDLE"]
     session = boto3.Session(region_name=TABLE.region)
-    table, wire = session.resource("dynamodb").Table(TABLE.name), HttpWire(session, TABLE.region, THREADS * 2)
+    table, wire = session.resource("dynamodb").Table(TABLE.name), HttpWire(session, TABLE.region, THREADS + IN_FLIGHT)
     for case in CASES:
         yield _measure_case(case, variant, endpoint, table, wire, seconds)
 
@@ -125,7 +125,7 @@ def _boto3(case: Case, read: Callable[[Any, Over], int], table: Any, seconds: fl
 
 
 def _floor(endpoint: Endpoint, requests: list[bytes], seconds: float) -> Measured:
-    with floor.connected(endpoint, THREADS) as connections:
+    with floor.connected(endpoint, IN_FLIGHT if len(requests) > 1 else THREADS) as connections:
         return measure(lambda over: floor.replay(connections, requests, over), seconds)
 
 
