@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import boto3
-import botocore.exceptions
 import pytest
 
 from bulkexec import errors
-from bulkexec.control import ControlTable, Job, create_table
+from bulkexec.control import START_LOCK_SECONDS, ControlTable, Job, TakenOver, create_table
 from bulkexec.model import Counts, DataFile, Failure, SegmentRecord
 from bulkexec.sandbox.process import Sandbox, environment
 
@@ -33,6 +32,12 @@ def session(sandbox: Sandbox) -> Iterator[boto3.Session]:
 def control(session: boto3.Session, sandbox: Sandbox) -> ControlTable:
     create_table(sandbox.client("dynamodb"), NAME)
     return ControlTable(session, "us-east-1", NAME)
+
+
+@pytest.fixture(scope="module")
+def later(session: boto3.Session, control: ControlTable) -> ControlTable:
+    """The control table as run 2 of a job sees it."""
+    return ControlTable(session, "us-east-1", NAME, run_number=2)
 
 
 @pytest.fixture
@@ -99,7 +104,7 @@ def test_a_later_run_takes_over(control: ControlTable, job: Job) -> None:
     control.put_job(replace(job, run_number=2))
     assert "later run" in control.stop_reason(job.id, 1)
     assert control.stop_reason(job.id, 2) == ""
-    with pytest.raises(botocore.exceptions.ClientError, match="ConditionalCheckFailed"):
+    with pytest.raises(TakenOver):
         control.set_run(job.id, 1, "jr_late")
     found = control.job(job.id)
     assert found is not None
@@ -110,17 +115,41 @@ def test_workers_of_a_job_without_a_record_stop(control: ControlTable) -> None:
     assert control.stop_reason("nobody", 1)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="cancel and set_seconds update without attribute_exists(pk): a record that is gone comes back as a stub "
-    "that never expires, and job() ends with KeyError: 'record'",
-)
 @pytest.mark.parametrize("touch", [lambda c, j: c.cancel(j, "why"), lambda c, j: c.set_seconds(j, 1.0)])
 def test_a_record_that_is_gone_does_not_come_back_as_a_stub(control: ControlTable, touch: Any) -> None:
     # case C028, in our own table
     gone = uuid.uuid4().hex
     touch(control, gone)
     assert control.job(gone) is None
+
+
+def test_two_glue_runs_of_one_number_cannot_both_work(control: ControlTable, job: Job) -> None:
+    control.set_run(job.id, 1, "jr_1")
+    control.set_run(job.id, 1, "jr_1")
+    with pytest.raises(TakenOver):
+        control.set_run(job.id, 1, "jr_2")
+    assert control.stop_reason(job.id, 1, "jr_1") == ""
+    assert "later run" in control.stop_reason(job.id, 1, "jr_2")
+
+
+def test_one_of_two_clients_starts_the_next_run(control: ControlTable, job: Job) -> None:
+    control.put_job(replace(job, run_number=2), after=1)
+    with pytest.raises(TakenOver) as caught:
+        control.put_job(replace(job, run_number=2), after=1)
+    assert "another client has just" in caught.value.message
+    assert f"bulkexec attach {job.id}" in caught.value.fix
+    assert caught.value.exit_code == 2
+    with pytest.raises(TakenOver):
+        control.put_job(job, after=0)
+    control.put_job(replace(job, id=job.id + "-new"), after=0)
+
+
+def test_a_worker_of_an_earlier_run_cannot_cancel_a_later_one(control: ControlTable, job: Job) -> None:
+    control.put_job(replace(job, run_number=2))
+    control.cancel(job.id, "task 3 failed", run_number=1)
+    assert control.cancelled(job.id) == ""
+    control.cancel(job.id, "task 3 failed", run_number=2)
+    assert control.cancelled(job.id) == "task 3 failed"
 
 
 def test_handled_items_are_counted_over_all_workers_and_by_run(control: ControlTable, job: Job) -> None:
@@ -161,6 +190,17 @@ def test_a_segment_saved_again_counts_once(control: ControlTable, job: Job) -> N
     assert control.progress(job.id) == (Counts(scanned=10), 1)
 
 
+def test_a_worker_of_an_earlier_run_cannot_overwrite_a_checkpoint(
+    control: ControlTable, later: ControlTable, job: Job
+) -> None:
+    control.save_segment(job.id, SegmentRecord(0, Counts(scanned=1)))
+    later.save_segment(job.id, SegmentRecord(0, Counts(scanned=2), done=True))
+    with pytest.raises(TakenOver):
+        control.save_segment(job.id, SegmentRecord(0, Counts(scanned=1)))
+    assert control.segment(job.id, 0) == SegmentRecord(0, Counts(scanned=2), done=True)
+    later.save_segment(job.id, SegmentRecord(0, Counts(scanned=3), done=True))
+
+
 def test_progress_adds_up_over_more_than_a_megabyte_of_records(control: ControlTable, job: Job) -> None:
     # case C047, in our own table
     failures = tuple(Failure({"pk": {"S": "k" * 2000}}, "ValidationError") for _ in range(20))
@@ -179,18 +219,42 @@ def test_jobs_do_not_see_each_other(control: ControlTable, job: Job) -> None:
     assert control.progress(job.id) == (Counts(), 0)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a segment's record lists all its files in one item: past about 2,000 of them (few segments with many rows: "
-    "a file each 8 MB or minute) it is over 400 KB and the run ends at its next checkpoint",
-)
-def test_a_segment_with_many_files_can_be_checkpointed(control: ControlTable, job: Job) -> None:
+def data_files(count: int) -> tuple[DataFile, ...]:
     place = "results/orders/AWSDynamoDB/01700000000000-abcd1234/data"
-    files = tuple(
+    return tuple(
         DataFile(f"{place}/0000000-{number:04d}.json.gz", 1000, "1B2M2Y8AsgTpgAmY7PhCfg==", "d" * 32)
-        for number in range(3000)
+        for number in range(count)
     )
-    control.save_segment(job.id, SegmentRecord(0, files=files))
+
+
+def test_a_segment_with_many_files_can_be_checkpointed(control: ControlTable, later: ControlTable, job: Job) -> None:
+    many, few = SegmentRecord(0, files=data_files(2500)), SegmentRecord(1, files=data_files(2))
+    for record in (many, few, SegmentRecord(2)):
+        control.save_segment(job.id, record)
+    assert control.segment(job.id, 0) == many
+    assert list(later.segments(job.id)) == [many, few, SegmentRecord(2)], "as another process reads them"
+    assert control.progress(job.id) == (Counts(), 0)
+
+
+def test_each_file_is_written_once(control: ControlTable, later: ControlTable, job: Job, sandbox: Sandbox) -> None:
+    files = data_files(30)
+    control.save_segment(job.id, SegmentRecord(0, files=files[:29]))
+    assert later.segment(job.id, 0) is not None
+    for table in (control, later):
+        before = sandbox.control.requests("PutItem")
+        table.save_segment(job.id, SegmentRecord(0, files=files))
+        assert sandbox.control.requests("PutItem") == before + 2
+    assert control.segment(job.id, 0) == SegmentRecord(0, files=files)
+
+
+def test_a_file_whose_checkpoint_was_not_written_is_not_listed(control: ControlTable, job: Job, sandbox: Any) -> None:
+    files = data_files(3)
+    control.save_segment(job.id, SegmentRecord(0, files=files[:2]))
+    client, key = sandbox.client("dynamodb"), {"pk": {"S": f"job#{job.id}"}, "sk": {"S": "file#0000000#0000001"}}
+    stray = client.get_item(TableName=NAME, Key=key)["Item"] | {"sk": {"S": "file#0000000#0000002"}}
+    client.put_item(TableName=NAME, Item=stray)
+    assert list(control.segments(job.id)) == [SegmentRecord(0, files=files[:2])]
+    assert control.segment(job.id, 0) == SegmentRecord(0, files=files[:2])
 
 
 # The lock
@@ -256,3 +320,20 @@ def test_only_the_holder_gives_a_lock_free(control: ControlTable, job: Job) -> N
         control.lock(job.table_arn, "other")
     control.unlock(job.table_arn, job.id)
     control.unlock(job.table_arn, job.id)
+
+
+def test_a_later_run_takes_over_the_lock_of_its_job(control: ControlTable, job: Job) -> None:
+    control.lock(job.table_arn, job.id, 1)
+    control.lock(job.table_arn, job.id, 2)
+    control.unlock(job.table_arn, job.id, 1)
+    with pytest.raises(errors.TableLocked):
+        control.lock(job.table_arn, "other", 1)
+    with pytest.raises(TakenOver):
+        control.lock(job.table_arn, job.id, 1)
+    control.unlock(job.table_arn, job.id, 2)
+    control.lock(job.table_arn, "other", 1)
+
+
+def test_the_first_lease_outlasts_a_start(control: ControlTable, job: Job) -> None:
+    assert 590 < control.lock(job.table_arn, job.id, 1, START_LOCK_SECONDS) - time.time() <= 600
+    assert 50 < control.lock(job.table_arn, job.id, 1) - time.time() <= 60
