@@ -17,6 +17,7 @@ import botocore.exceptions
 import msgspec
 
 from bulkexec import errors
+from bulkexec.describe import user_errors
 from bulkexec.model import DataFile, Table
 
 SPILL_FILE_BYTES = 8 * 1024 * 1024
@@ -140,7 +141,8 @@ class Spill:
         self._gzip.close()
         data = self._buffer.getvalue()
         place = self.place / f"{self.segment:07d}-{self.next_file:04d}.json.gz"
-        etag = self.objects.put(place, data)
+        with user_errors(f"write {place}"):
+            etag = self.objects.put(place, data)
         md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
         file = DataFile(place.key, self._items, md5, etag)
         self._buffer, self._gzip, self._items = io.BytesIO(), None, 0

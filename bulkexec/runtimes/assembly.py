@@ -8,6 +8,7 @@ import boto3
 from bulkexec import errors
 from bulkexec.command import restore
 from bulkexec.control import ControlTable
+from bulkexec.describe import user_errors
 from bulkexec.dynamodb import Reader, Writer
 from bulkexec.engine import FAILURES_KEPT, IN_FLIGHT, Cap, Checkpoints, Run, Spills
 from bulkexec.model import Counts, Failure, Plan, SegmentRecord, Status
@@ -136,8 +137,10 @@ class TableCheckpoints:
 
     def load(self, number: int) -> SegmentRecord | None:
         """See `engine.Checkpoints`."""
-        return self._control.segment(self._job_id, number)
+        with user_errors(f"read the checkpoint of segment {number}"):
+            return self._control.segment(self._job_id, number)
 
     def save(self, record: SegmentRecord) -> None:
         """See `engine.Checkpoints`."""
-        self._control.save_segment(self._job_id, record)
+        with user_errors(f"save the checkpoint of segment {record.number}"):
+            self._control.save_segment(self._job_id, record)
