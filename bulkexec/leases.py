@@ -31,6 +31,11 @@ BEHIND_SECONDS: Final = 0.02
 STALE_SECONDS: Final = 0.25
 """How far behind a lease may still begin, for a worker that did not know; what is too old of it is not spent."""
 
+LAG_SECONDS: Final = 0.02
+"""A worker whose clock shows so much less than the last stamp has to set it first."""
+
+NEVER: Final = -1e9
+
 LEASE_CLIENT: Final = Config(connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 1})
 RECORD_DAYS: Final = 30
 SET_RATE_TRIES: Final = 20
@@ -51,7 +56,7 @@ class Shared:
     ceiling: float
     tat: float = 0.0
     slowed: float = inf
-    throttled_at: float = 0.0
+    throttled_at: float = NEVER
     stamp: float = 0.0
 
     def rate(self, now: float) -> float:
@@ -60,7 +65,9 @@ class Shared:
         return min(self.ceiling, self.slowed + quiet_seconds * RECOVERY_PER_SECOND * self.ceiling)
 
     def leased(self, seconds: float, now: float, behind: bool) -> "Shared | None":
-        """After a lease; None when `tat` is not where the lessee believes, or too far ahead."""
+        """After a lease; None when `tat` is not where the lessee believes, or too far ahead, or its clock lags."""
+        if self.stamp > now + LAG_SECONDS:
+            return None
         if behind:
             return replace(self, tat=now + seconds, stamp=now) if self.tat < now - BEHIND_SECONDS else None
         due = now - STALE_SECONDS <= self.tat <= now + AHEAD_SECONDS
@@ -111,7 +118,7 @@ class MemoryLeaseStore:
     def open(self, ceiling: float) -> None:
         """See `LeaseStore.open`."""
         with self._lock:
-            self._shared = replace(self._shared, ceiling=checked_rate(ceiling), slowed=inf)
+            self._shared = replace(self._shared, ceiling=checked_rate(ceiling), slowed=inf, throttled_at=NEVER)
 
     def read(self) -> Shared:
         """See `LeaseStore.read`."""
@@ -166,10 +173,11 @@ class ControlTableLeaseStore:
     def lease(self, seconds: float, now: float, behind: bool) -> Leased:
         """See `LeaseStore.lease`. DynamoDB adds decimal numbers exactly, so the clock does not drift."""
         if behind:
-            values = {":n": now, ":t": now + seconds, ":o": now - BEHIND_SECONDS}
-            return self._update("SET tat = :t, stamp = :n", _numbers(values), "tat < :o")
-        values = {":n": now, ":s": seconds, ":o": now - STALE_SECONDS, ":f": now + AHEAD_SECONDS}
-        return self._update("SET stamp = :n ADD tat :s", _numbers(values), "tat BETWEEN :o AND :f")
+            forward = {":n": now, ":t": now + seconds, ":o": now - BEHIND_SECONDS, ":l": now + LAG_SECONDS}
+            return self._update("SET tat = :t, stamp = :n", _numbers(forward), "tat < :o AND stamp <= :l")
+        window = {":o": now - STALE_SECONDS, ":f": now + AHEAD_SECONDS, ":l": now + LAG_SECONDS}
+        values = _numbers({":n": now, ":s": seconds, **window})
+        return self._update("SET stamp = :n ADD tat :s", values, "(tat BETWEEN :o AND :f) AND stamp <= :l")
 
     def slow(self, rate: float, now: float) -> Shared:
         """See `LeaseStore.slow`."""

@@ -32,6 +32,11 @@ RECHECK_SECONDS: Final = 0.5
 READS_PER_SECOND: Final = 200.0
 """How often all workers together look again while they wait."""
 
+FRESH_SECONDS: Final = 0.06
+"""With slices no longer than this the stamp is never old enough to matter."""
+JOINING_READS: Final = 8
+JOINING_READS_PER_SECOND: Final = 1000.0
+
 FIRST_SPREAD_SECONDS: Final = 0.02
 """A worker that finds nothing to lease looks again within this, and twice that each further time."""
 
@@ -138,8 +143,8 @@ class _Appetite:
 class Spender:
     """Decides for one worker when to ask the store and when a request may go. It does neither itself and has no clock.
 
-    `local` is any clock of this process that runs evenly; `now` is the fleet's. A step other than `Go` and `Wait` is to be carried out and
-    followed by `answered` or `failed`; meanwhile no second one is given. Not thread-safe.
+    `local` is any clock of this process that runs evenly; `now` is the fleet's. A step other than `Go` and `Wait` is to
+    be carried out and followed by `answered` or `failed`; meanwhile no second one is given. Not thread-safe.
     """
 
     def __init__(self, workers: int, local: float, chance: random.Random) -> None:
@@ -156,6 +161,9 @@ class Spender:
         self._retry_at = local + chance.uniform(0, self._spread_seconds / 4 if workers > 1 else 0.0)
         self._doubt = True
         self._first_until = local
+        self._joining_reads_seconds = workers / JOINING_READS_PER_SECOND
+        self._joined_at_stamp: float | None = None
+        self._joined = False
         self._asked_at: float | None = None
         self._round_trip_seconds = SPAN_SECONDS[0] / 2
         self._throttled = False
@@ -216,10 +224,11 @@ class Spender:
         return self._fetch(self._need(self._queue[ticket], local), local)
 
     def _bank(self, units: float, local: float) -> None:
-        """What is left of a lease and does not cover the next request is kept for it, that much at most."""
-        if self._slice.units > 0:
-            self._owed = max(self._owed - self._slice.units, min(self._owed, -units))
-            self._slice.units, self._credit_until = 0.0, local + CREDIT_SECONDS
+        """What is left of a lease and does not cover the next request is kept for it if it is little, or else lost."""
+        left, self._slice.units = self._slice.units, 0.0
+        if 0 < left <= self._slice.rate * LATE_SECONDS:
+            self._owed = max(self._owed - left, min(self._owed, -units))
+            self._credit_until = local + CREDIT_SECONDS
 
     def _need(self, units: float, local: float) -> float:
         if self._owed < 0 and local > self._credit_until:
@@ -247,7 +256,26 @@ class Spender:
             return self._ask(Read(), local)
         if self.rate(local) <= 0:
             return self._hold(self._recheck_seconds, local)
+        if not self._joined and not self._joins(self._shared, local):
+            return self._look_again(self._shared, local)
         return self._lease(self._shared, need, local)
+
+    def _joins(self, shared: Shared, local: float) -> bool:
+        """Whether this clock is the fleet's well enough for a first lease.
+
+        The stamp first read may be as old as the last slice is long. It is not if it was seen to change, or if all
+        slices that were handed out would be over by now.
+        """
+        first = self._joined_at_stamp = shared.stamp if self._joined_at_stamp is None else self._joined_at_stamp
+        over = shared.tat - SOON_SECONDS <= local + self._ahead_seconds
+        self._joined = shared.stamp != first or over or shared.tat - shared.stamp <= FRESH_SECONDS
+        return self._joined
+
+    def _look_again(self, shared: Shared, local: float) -> Wait:
+        part_seconds = max((shared.tat - shared.stamp) / JOINING_READS, self._joining_reads_seconds)
+        wait_seconds = min(part_seconds, self._recheck_seconds) * self._chance.uniform(0.5, 1)
+        self._retry_at, self._doubt = local + wait_seconds, True
+        return Wait(wait_seconds)
 
     def _lease(self, shared: Shared, need: float, local: float) -> Step:
         now = local + self._ahead_seconds
@@ -304,7 +332,7 @@ class Spender:
         start = answer.shared.tat - step.seconds
         too_old_seconds = max(0.0, step.now - BEHIND_SECONDS - start)
         if not answer.granted:
-            self._refused = not step.behind
+            self._refused = answer.shared.tat > step.now + AHEAD_SECONDS
             self._alone = False
             return
         self._blocked = max(0, self._blocked - CALM_AFTER_LEASE)

