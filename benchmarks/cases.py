@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from benchmarks import boto3_way
 from benchmarks.boto3_way import Over
+from bulkexec.budgets import TableBudgets
 from bulkexec.codec import Attributes, to_python
 from bulkexec.command import Command
 from bulkexec.commands.delete import Delete
@@ -145,7 +146,7 @@ class Case:
             reader=Reader(calls, work),
             writer=Writer(calls, work),
             read_budget=Budget(None),
-            write_budget=Budget(None),
+            write_budget=TableBudgets(Budget(None), {}),
             checkpoints=MemoryCheckpoints(),
             cap=Cap(None, lambda items: items),
             stop=over,

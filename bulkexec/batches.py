@@ -16,18 +16,18 @@ TEXTS_KEPT = 1000
 
 _encode = msgspec.json.encode
 _raw_values = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_END = b'],"ReturnConsumedCapacity":"TOTAL"}'
 
 
 class BatchWrite:
     """BatchWriteItem on one table. An entry is one request of it, and also what UnprocessedItems gives back."""
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, table: str, capacity: str = "TOTAL") -> None:
         self._begin = b'{"RequestItems":{' + _encode(table) + b":["
+        self._end = b']},"ReturnConsumedCapacity":%b}' % _encode(capacity)
 
     def body(self, entries: Iterable[bytes | msgspec.Raw]) -> bytes:
         """The request for at most 25 entries."""
-        return self._begin + b",".join(entries) + b']},"ReturnConsumedCapacity":"TOTAL"}'
+        return self._begin + b",".join(entries) + self._end
 
     @staticmethod
     def entries(writes: Iterable[Delete | Put]) -> list[bytes]:
@@ -46,16 +46,16 @@ class Statements:
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.html
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, capacity: str = "TOTAL") -> None:
+        self._end = b'],"ReturnConsumedCapacity":%b}' % _encode(capacity)
         self._table = quoted(table.name)
         self._where = " AND ".join(f"{quoted(name)} = ?" for name in table.key_names)
         self._key_names = table.key_names
         self._texts: dict[tuple[str, str], bytes] = {}
 
-    @staticmethod
-    def body(entries: Iterable[bytes]) -> bytes:
+    def body(self, entries: Iterable[bytes]) -> bytes:
         """The request for at most 25 entries."""
-        return b'{"Statements":[' + b",".join(entries) + _END
+        return b'{"Statements":[' + b",".join(entries) + self._end
 
     def delete(self, key: msgspec.Raw, condition: Statement | None = None) -> bytes:
         """DELETE of one item. `key` may hold other attributes too."""

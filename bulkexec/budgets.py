@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bulkexec.rate import Limiter
+from bulkexec.rate import Limiter, RateStatistics
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,10 @@ class TableBudgets:
             limiter.settle(estimated.indexes.get(name, 0.0), units)
             if actual.table > 0:
                 self._ratios[name] = 0.8 * self._ratios[name] + 0.2 * units / actual.table
+
+    def statistics(self) -> RateStatistics:
+        """What this process spent of the table's budget."""
+        return self._table.statistics()
 
     def throttled(self, reasons: Sequence[str] = ()) -> None:
         """Slow down what was throttled: indexes when every reason names an index, else the table."""

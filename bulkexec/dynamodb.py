@@ -4,15 +4,16 @@ Requests are put together from raw bytes and answers are only split, never built
 Limits: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import msgspec
 
 from bulkexec.batches import BatchWrite, Statements
+from bulkexec.budgets import Consumed
 from bulkexec.model import Delete, Expression, Failure, Page, Put, Scope, Segment, Work, Write
-from bulkexec.wire import Fault, Retry, Retrying
+from bulkexec.wire import Fault, OnThrottle, Retry, Retrying
 
 BATCH_WRITE_ITEMS = 25
 BATCH_STATEMENTS = 25
@@ -24,9 +25,13 @@ ITEM_FAULTS = frozenset({"ValidationException", "ItemCollectionSizeLimitExceeded
 encode = msgspec.json.encode
 
 
+class _IndexCapacity(msgspec.Struct):
+    CapacityUnits: float = 0.0
+
+
 class _Capacity(msgspec.Struct):
     CapacityUnits: float = 0.0
-    Table: dict[str, float] = {}
+    GlobalSecondaryIndexes: dict[str, _IndexCapacity] = {}
 
 
 class _PageAnswer(msgspec.Struct):
@@ -93,6 +98,19 @@ class Outcome:
     skipped: list[msgspec.Raw] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
     units: float = 0.0
+    index_units: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def consumed(self) -> Consumed:
+        """Units by what they were charged to."""
+        return Consumed(self.units - sum(self.index_units.values()), self.index_units)
+
+    def charge(self, capacities: Iterable[_Capacity]) -> None:
+        """Take in what requests consumed."""
+        for capacity in capacities:
+            self.units += capacity.CapacityUnits
+            for name, index in capacity.GlobalSecondaryIndexes.items():
+                self.index_units[name] = self.index_units.get(name, 0.0) + index.CapacityUnits
 
     def add(self, other: "Outcome") -> None:
         """Take in another outcome."""
@@ -100,6 +118,8 @@ class Outcome:
         self.skipped += other.skipped
         self.failed += other.failed
         self.units += other.units
+        for name, units in other.index_units.items():
+            self.index_units[name] = self.index_units.get(name, 0.0) + units
 
 
 @dataclass(frozen=True)
@@ -114,7 +134,7 @@ class Reader:
         segment: Segment,
         start_key: bytes | None,
         limit: int | None,
-        on_throttle: Callable[[], None],
+        on_throttle: OnThrottle,
         stop: Callable[[], bool],
     ) -> Page:
         """One page. `start_key` is the raw JSON of an earlier page's last evaluated key."""
@@ -191,10 +211,13 @@ class Writer:
     retry: Retry = field(default_factory=Retry)
 
     def __post_init__(self) -> None:
-        self._batch = BatchWrite(self.work.scope.table.name)
-        self._statements = Statements(self.work.scope.table)
+        table = self.work.scope.table
+        # Only what is charged to an index needs to be told apart (case C059).
+        self._detail = "INDEXES" if any(index.kind == "GSI" for index in table.indexes) else "TOTAL"
+        self._batch = BatchWrite(table.name, self._detail)
+        self._statements = Statements(table, self._detail)
 
-    def write(self, writes: Sequence[Write], on_throttle: Callable[[], None], outcome: Outcome) -> None:
+    def write(self, writes: Sequence[Write], on_throttle: OnThrottle, outcome: Outcome) -> None:
         """Send at most `batch_size` writes and see them through.
 
         `outcome` is filled as writes are acknowledged, so that also when this raises it says what was done.
@@ -207,7 +230,7 @@ class Writer:
         """Writes a request."""
         return self._way()[1]
 
-    def _way(self) -> tuple[Callable[[Sequence[Write], Callable[[], None], Outcome], None], int]:
+    def _way(self) -> tuple[Callable[[Sequence[Write], OnThrottle, Outcome], None], int]:
         if self.sequential or (self.work.guarded and self.work.scope.guard_statement is None):
             return self._one_by_one, 1
         if self.work.guarded:
@@ -216,18 +239,18 @@ class Writer:
 
     # -- BatchWriteItem ------------------------------------------------------------------------------------------
 
-    def _by_batch(self, writes: Sequence[Write], on_throttle: Callable[[], None], outcome: Outcome) -> None:
+    def _by_batch(self, writes: Sequence[Write], on_throttle: OnThrottle, outcome: Outcome) -> None:
         attempts = self.retry.start()
         pending: Sequence[bytes | msgspec.Raw] = self._batch.entries(cast(Sequence[Delete | Put], writes))
         while True:
             content, _ = self.calls.call("BatchWriteItem", self._batch.body(pending), on_throttle)
             answer = _batch_write.decode(content)
             left = next(iter(answer.UnprocessedItems.values()), [])
-            outcome.units += sum(capacity.CapacityUnits for capacity in answer.ConsumedCapacity)
+            outcome.charge(answer.ConsumedCapacity)
             outcome.processed += len(pending) - len(left)
             if not left:
                 return
-            on_throttle()
+            on_throttle(())
             if len(left) < len(pending):
                 attempts.progress()
             pending = left
@@ -241,14 +264,14 @@ class Writer:
 
     # -- BatchExecuteStatement -----------------------------------------------------------------------------------
 
-    def _by_statements(self, writes: Sequence[Write], on_throttle: Callable[[], None], outcome: Outcome) -> None:
+    def _by_statements(self, writes: Sequence[Write], on_throttle: OnThrottle, outcome: Outcome) -> None:
         attempts = self.retry.start()
         pending, doubtful = list(writes), False
         while pending:
             body = self._statements.body([self._statement(write) for write in pending])
             content, lost = self.calls.call("BatchExecuteStatement", body, on_throttle)
             answer = _statements.decode(content)
-            outcome.units += sum(capacity.CapacityUnits for capacity in answer.ConsumedCapacity)
+            outcome.charge(answer.ConsumedCapacity)
             left = self._sort(pending, answer.Responses, outcome, doubtful or lost)
             # A statement that failed inside the service may have had its effect, like a request whose answer was lost.
             doubtful = (
@@ -258,7 +281,7 @@ class Writer:
                 attempts.progress()
             pending = left
             if pending:
-                on_throttle()
+                on_throttle(())
                 if not attempts.wait():
                     outcome.failed += [Failure(key_of(write), "ThroughputExhausted") for write in pending]
                     return
@@ -293,13 +316,13 @@ class Writer:
 
     # -- one request an item -------------------------------------------------------------------------------------
 
-    def _one_by_one(self, writes: Sequence[Write], on_throttle: Callable[[], None], outcome: Outcome) -> None:
+    def _one_by_one(self, writes: Sequence[Write], on_throttle: OnThrottle, outcome: Outcome) -> None:
         (write,) = writes
         assert isinstance(write, Delete)
         body: dict[str, Any] = {
             "TableName": self.work.scope.table.name,
             "Key": write.key,
-            "ReturnConsumedCapacity": "TOTAL",
+            "ReturnConsumedCapacity": self._detail,
         }
         if self.work.guarded and self.work.scope.guard is not None:
             body |= _condition(self.work.scope.guard)
@@ -308,7 +331,7 @@ class Writer:
         except Fault as fault:
             self._refused_alone(write, fault, outcome)
             return
-        outcome.units += _item.decode(content).ConsumedCapacity.CapacityUnits
+        outcome.charge([_item.decode(content).ConsumedCapacity])
         outcome.processed += 1
 
     def _refused_alone(self, write: Write, fault: Fault, outcome: Outcome) -> None:

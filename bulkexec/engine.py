@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 
 from bulkexec import errors
+from bulkexec.budgets import Reservation
 from bulkexec.dynamodb import Outcome
 from bulkexec.model import Counts, Failure, Page, PageResult, Segment, SegmentRecord, Write
-from bulkexec.rate import Budget
 from bulkexec.run import PREVIEW_ROWS, Cap, Checkpoints, Run, Spills
 from bulkexec.s3 import item_line
-from bulkexec.wire import Stopped
+from bulkexec.wire import OnThrottle, Stopped
 
 __all__ = [
     "FAILURES_KEPT",
@@ -61,23 +61,23 @@ class _PageSizer:
     def limit(self, granted: int | None) -> int | None:
         """Limit for the next page. Under a cap: what is granted, doubled after each page without a match."""
         choices = [] if granted is None else [granted * self._growth]
-        for budget, units in (
-            (self._run.read_budget, self._read_units_per_item),
-            (self._run.write_budget, self._write_units_per_item),
+        for share, units in (
+            (self._run.read_budget.share, self._read_units_per_item),
+            (self._run.write_budget.share, self._write_units_per_item),
         ):
-            if budget.rate < inf and units > 0:
-                choices.append(max(1, int(budget.rate * PAGE_SECONDS / self._run.threads / units)))
+            if share < inf and units > 0:
+                choices.append(max(1, int(share * PAGE_SECONDS / self._run.threads / units)))
         return min([*choices, PAGE_ITEMS_LIMIT]) if choices else None
 
     def expected_units(self, limit: int | None) -> float:
         return max(0.5, self._read_units_per_item * limit) if limit is not None else 0.5
 
-    def learn(self, page: Page, write_units: float) -> None:
+    def learn(self, page: Page, table_units: float) -> None:
         self._growth = 1 if page.matched else min(2 * self._growth, PAGE_ITEMS_LIMIT)
         if page.scanned:
             self._read_units_per_item = _mix(self._read_units_per_item, page.read_units / page.scanned)
             if self._run.plan.mutates:
-                self._write_units_per_item = _mix(self._write_units_per_item, write_units / page.scanned)
+                self._write_units_per_item = _mix(self._write_units_per_item, table_units / page.scanned)
 
 
 def _mix(old: float, new: float) -> float:
@@ -137,7 +137,7 @@ class SegmentRun:
     def _finish(self, page: Page, result: PageResult, outcome: Outcome, granted: int | None) -> None:
         self._keep(result, outcome)
         counts = self._counts(page, result, outcome)
-        self._sizer.learn(page, outcome.units)
+        self._sizer.learn(page, outcome.consumed.table)
         self.record = replace(
             self.record,
             counts=self.record.counts + counts,
@@ -183,16 +183,16 @@ class SegmentRun:
         expected = self._sizer.expected_units(limit)
         if not budget.acquire(expected, lambda: self._run.stopping):
             return None
-        throttled = self._on_throttle(budget)
+        throttled = self._on_throttle(budget.throttled)
         page = self._run.reader.page(self._segment, start, limit, throttled, lambda: self._run.stopping)
         budget.settle(expected, page.read_units)
         return page
 
-    def _on_throttle(self, budget: Budget) -> Callable[[], None]:
-        def throttled() -> None:
+    def _on_throttle(self, slow_down: OnThrottle) -> OnThrottle:
+        def throttled(reasons: Sequence[str]) -> None:
             with self._lock:
                 self._throttles += 1
-            budget.throttled()
+            slow_down(reasons)
 
         return throttled
 
@@ -206,26 +206,29 @@ class SegmentRun:
             lanes = _Inline()
         pending: list[Future[None]] = []
         for batch, outcome in batches:
-            pending.append(lanes.submit(self._send, batch, outcome, self._permit(batch)))
+            permit = self._permit(batch)
+            if permit is None:
+                break
+            pending.append(lanes.submit(self._send, batch, outcome, permit))
             if pending[-1].done() and pending[-1].exception() is not None:
                 break
         wait(pending)  # what is in flight must not outlive the checkpoint
         for _, outcome in batches:
             total.add(outcome)
-        self._unit_guess = max(1.0, _mix(self._unit_guess, total.units / len(writes)))
-        return total, next((error for each in pending if (error := each.exception()) is not None), None)
+        self._unit_guess = max(1.0, _mix(self._unit_guess, total.consumed.table / len(writes)))
+        error = next((error for each in pending if (error := each.exception()) is not None), None)
+        return total, error or (Stopped() if len(pending) < len(batches) else None)
 
-    def _permit(self, batch: Sequence[Write]) -> float:
-        expected = self._unit_guess * len(batch)
-        self._run.write_budget.acquire(expected, lambda: False)
-        return expected
+    def _permit(self, batch: Sequence[Write]) -> Reservation | None:
+        """Units for a batch. A page is finished once it is begun, unless it would wait for a rate that is 0."""
+        budgets = self._run.write_budget
+        return budgets.reserve(self._unit_guess * len(batch), lambda: self._run.stopping and budgets.rate <= 0)
 
-    def _send(self, batch: Sequence[Write], outcome: Outcome, expected: float) -> None:
-        budget = self._run.write_budget
+    def _send(self, batch: Sequence[Write], outcome: Outcome, permit: Reservation) -> None:
         try:
-            self._run.writer.write(batch, self._on_throttle(budget), outcome)
+            self._run.writer.write(batch, self._on_throttle(self._run.write_budget.throttled), outcome)
         finally:
-            budget.settle(expected, outcome.units)
+            permit.settle(outcome.consumed)
 
     def _keep(self, result: PageResult, outcome: Outcome) -> None:
         if result.rows:

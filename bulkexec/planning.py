@@ -117,6 +117,6 @@ def probe(session: boto3.Session, work: Work) -> None:
     table = work.scope.table
     calls = Retrying(HttpWire(session, table.region, 1), Refusals(table.name, table.region))
     try:
-        Reader(calls, work).page(Segment(0, 1), None, 1, lambda: None, lambda: False)
+        Reader(calls, work).page(Segment(0, 1), None, 1, lambda reasons: None, lambda: False)
     except errors.RequestRejected as error:
         raise errors.BadFilter(error.message, why=error.why, state="nothing written") from error

@@ -10,10 +10,11 @@ from typing import Protocol
 import msgspec
 
 from bulkexec import errors
+from bulkexec.budgets import TableBudgets
 from bulkexec.command import Command
 from bulkexec.dynamodb import Outcome, Reader, Writer
 from bulkexec.model import Counts, Failure, Plan, SegmentRecord
-from bulkexec.rate import Budget
+from bulkexec.rate import Limiter
 from bulkexec.s3 import Spill
 
 PREVIEW_ROWS = 10
@@ -162,8 +163,8 @@ class Run:
     command: Command
     reader: Reader
     writer: Writer
-    read_budget: Budget
-    write_budget: Budget
+    read_budget: Limiter
+    write_budget: TableBudgets
     checkpoints: Checkpoints
     cap: Cap
     stop: Callable[[], bool]

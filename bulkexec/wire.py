@@ -8,7 +8,7 @@ transports stand behind.
 import binascii
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 from urllib.parse import urlsplit
@@ -276,6 +276,10 @@ def access_sentence(message: str) -> str:
     return f"{who} lacks {action} on {resource.split(' ', 1)[0]}"
 
 
+OnThrottle = Callable[[Sequence[str]], None]
+"""Called for each throttled request with its ThrottlingReasons, if it gave any."""
+
+
 class Retrying:
     """Calls through a wire and tries whole requests again while that can help. Every throttle goes to `on_throttle`."""
 
@@ -286,7 +290,7 @@ class Retrying:
         self,
         operation: str,
         body: bytes,
-        on_throttle: Callable[[], None] = lambda: None,
+        on_throttle: OnThrottle = lambda reasons: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> tuple[bytes, bool]:
         """(answer, lost); lost: an earlier attempt may have had its effect. Raises `Stopped`, else a user's error."""
@@ -299,7 +303,7 @@ class Retrying:
         self,
         operation: str,
         body: bytes,
-        on_throttle: Callable[[], None] = lambda: None,
+        on_throttle: OnThrottle = lambda reasons: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> tuple[bytes, bool]:
         """As `call`, but the fault that no retry mends is raised as it is, `lost` set if any attempt's answer was."""
@@ -311,7 +315,7 @@ class Retrying:
                 expired += fault.expired
                 lost = fault.lost = lost or fault.lost
                 if fault.throttle:
-                    on_throttle()
+                    on_throttle(fault.reasons)
                 if not (fault.again or (fault.expired and expired <= EXPIRED_ATTEMPTS)):
                     raise
                 if stop():

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import boto3
 
 from bulkexec import errors
+from bulkexec.budgets import TableBudgets
 from bulkexec.command import restore
 from bulkexec.control import ControlTable
 from bulkexec.describe import user_errors
@@ -48,7 +49,7 @@ def assemble(
         reader=Reader(calls, plan.work),
         writer=Writer(calls, plan.work, sequential=plan.options.strategy == "sequential"),
         read_budget=Budget(plan.options.read_rate),
-        write_budget=Budget(plan.options.write_rate),
+        write_budget=TableBudgets(Budget(plan.options.write_rate), {}),
         checkpoints=checkpoints,
         cap=cap,
         stop=stop,

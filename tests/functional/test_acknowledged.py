@@ -77,12 +77,12 @@ def test_a_cap_on_rare_matches_ends(bulkexec: Any, tables: Any, items: Any) -> N
 def test_a_run_in_which_every_write_fails_ends_early(bulkexec: Any, sandbox: Sandbox, tables: Any, items: Any) -> None:
     # case C032
     name = tables.make(items(2000, 60))
-    sandbox.control.faults.add(operation="DeleteItem", kind="error", code="ValidationException", message="no such thing")
+    sandbox.control.faults.add(operation="DeleteItem", kind="error", code="ValidationException", message="no such")
     try:
         outcome = bulkexec.json("delete", "--table", name, "--all", "--strategy", "sequential", "--yes")
     finally:
         sandbox.control.faults.clear()
     assert outcome.code == 1
     assert outcome.report["failed"] < 1000
-    assert "no such thing" in " ".join(outcome.report["error"])
+    assert "no such" in " ".join(outcome.report["error"])
     assert len(tables.read(name)) == 2000

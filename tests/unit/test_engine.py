@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from bulkexec import errors
+from bulkexec.budgets import TableBudgets
 from bulkexec.command import Command
 from bulkexec.commands.count import Count
 from bulkexec.commands.delete import Delete
@@ -147,7 +148,7 @@ def a_run(
         reader=Reader(calls, plan.work),
         writer=Writer(calls, plan.work, False, retry),
         read_budget=Budget(options.read_rate, clock=clock, sleep=clock.sleep),
-        write_budget=Budget(options.write_rate, clock=clock, sleep=clock.sleep),
+        write_budget=TableBudgets(Budget(options.write_rate, clock=clock, sleep=clock.sleep), {}),
         checkpoints=checkpoints,
         cap=cap or Cap(None, lambda handled: 0),
         stop=stop,
