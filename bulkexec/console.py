@@ -75,8 +75,10 @@ def folded(name: str, text: str, name_cells: int) -> list[str]:
     ) or [whole]
 
 
-def plan_rows(plan: Plan, caller: str, runs_on: str, remarks: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Name and text of each line of a plan."""
+def plan_rows(
+    plan: Plan, caller: str, runs_on: str, remarks: tuple[str, ...], after_token: bool = False
+) -> list[tuple[str, str]]:
+    """Name and text of each line of a plan; `after_token` when it begins where a resume token of a local run points."""
     table, estimate = plan.work.scope.table, plan.estimate
     assert estimate is not None
     rows = [
@@ -96,6 +98,9 @@ def plan_rows(plan: Plan, caller: str, runs_on: str, remarks: tuple[str, ...]) -
     rows.append(("Runs on", runs_on))
     if plan.options.results:
         rows.append(("Results", plan.options.results))
+        rows += [("", "a second folder: what was found before the token stays in the first")] if after_token else []
+    if after_token:
+        rows.append(("Continues", "where the resume token points; counts will be of this call only"))
     if plan.mutates:
         rows.append(("Undo", _undo(plan)))
     return rows
@@ -280,12 +285,24 @@ HEADS = {
 }
 
 
-def say_report(terminal: Terminal, plan: Plan, command: Command, report: Report, prices: Prices | None) -> None:
-    """The end of a run, for people."""
+def say_report(
+    terminal: Terminal,
+    plan: Plan,
+    command: Command,
+    report: Report,
+    prices: Prices | None,
+    *,
+    after_token: bool = False,
+) -> None:
+    """The end of a run, for people; `after_token` when it began where a resume token of a local run pointed."""
     head = HEADS[report.status]
     terminal.say()
     terminal.say(f"{head}  {plan.command} {report.table}   job {report.job_id}   {duration(report.duration_seconds)}")
     _say_rows_of_report(terminal, _happened(plan, command, report))
+    if after_token:
+        _say_rows_of_report(
+            terminal, [("counts", "of this call only; what came before the resume token is not in them")]
+        )
     _say_rows(terminal, report, command)
     _say_rows_of_report(terminal, _spent(plan, report, prices))
     for line in report.error:
@@ -304,7 +321,9 @@ def _say_rows_of_report(terminal: Terminal, rows: list[tuple[str, str]]) -> None
 
 def _happened(plan: Plan, command: Command, report: Report) -> list[tuple[str, str]]:
     counts, folder = report.counts, report.folder
-    rows = [("read", identity(plan, command, counts)), *(("result", line) for line in command.report(report))]
+    whole = report.status in ("finished", "dry-run")
+    results = [line if whole else f"{line} so far" for line in command.report(report)]
+    rows = [("read", identity(plan, command, counts)), *(("result", line) for line in results)]
     if plan.options.dry_run and plan.mutates:
         rows.append(("would be", f"{command.verb}: {counts.matched:,} items; nothing was written"))
     if counts.skipped:

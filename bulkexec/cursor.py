@@ -16,6 +16,8 @@ from bulkexec import errors
 from bulkexec.model import SegmentRecord
 
 VERSION = 1
+MAX_SEGMENTS = 1_000_000
+"""TotalSegments of Scan goes up to this (DynamoDB API reference)."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,21 @@ def decode_cursor(token: str) -> Cursor:
         raise errors.BadToken("this is not a resume token, or it was cut off", fix="paste the whole token") from error
     if cursor.version > VERSION:
         raise errors.BadToken(f"the token is of version {cursor.version}, this program reads up to {VERSION}")
+    if not _possible(cursor):
+        raise errors.BadToken("the token names segments that no walk can have", fix="paste the token as it was given")
     return cursor
+
+
+def _possible(cursor: Cursor) -> bool:
+    """Whether a walk can have left this. Looks at the ends of ranges alone, since a range may claim any length."""
+    if not 0 <= cursor.segments <= MAX_SEGMENTS or (cursor.segments == 0 and not cursor.job):
+        return False
+    free = 0
+    for first, last in cursor.done:
+        if not free <= first <= last < cursor.segments:
+            return False
+        free = last + 1
+    return all(0 <= number < cursor.segments for number in cursor.open)
 
 
 def require_same(cursor: Cursor, fingerprint: str) -> None:
@@ -68,6 +84,7 @@ def require_same(cursor: Cursor, fingerprint: str) -> None:
     if cursor.fingerprint != fingerprint:
         raise errors.BadToken(
             "the resume token was made by another command, table, filter or option",
+            why="a table that was dropped and made again, and --dry-run, are other ones too",
             fix="repeat the command exactly as it was, or start without the token",
         )
 

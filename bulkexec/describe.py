@@ -1,5 +1,6 @@
 """What a table is, from DescribeTable and DescribeContinuousBackups; and botocore's errors in the user's words."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,9 @@ CLIENT_CONFIG = Config(connect_timeout=3, read_timeout=20, retries={"mode": "sta
 """For calls a person waits for; botocore's default would try an unreachable endpoint for minutes."""
 
 USABLE = ("ACTIVE", "UPDATING")
+
+TABLE_ARN = re.compile(r"arn:[^:/]+:dynamodb:([^:/]+):\d*:table/([^/:]+)(?:/(\w+)(?:/.*)?)?", re.DOTALL)
+"""Region, name and, where it is no table but a part of one, what it is."""
 
 
 @contextmanager
@@ -46,6 +50,8 @@ def user_errors(doing: str) -> Iterator[None]:
         ) from error
     except botocore.exceptions.ParamValidationError as error:
         raise errors.BadArgument(f"cannot {doing}: {_first_problem(error)}") from error
+    except botocore.exceptions.BotoCoreError as error:
+        raise errors.RequestRejected(f"cannot {doing}: {' '.join(str(error).split())}") from error
 
 
 def _first_problem(error: botocore.exceptions.ParamValidationError) -> str:
@@ -66,15 +72,33 @@ def _of_client(error: botocore.exceptions.ClientError, doing: str) -> errors.Bul
 
 def table_region(name_or_arn: str, default: str | None) -> str | None:
     """The region of a table given by ARN (case C141), else the default one."""
-    return name_or_arn.split(":")[3] if name_or_arn.startswith("arn:") else default
+    return _region_and_name(name_or_arn)[0] or default
+
+
+def _region_and_name(name_or_arn: str) -> tuple[str, str]:
+    """(region or empty, name). Raises `errors.BadArgument` for an ARN that is not of a table."""
+    if not name_or_arn.strip():
+        raise errors.BadArgument("--table is empty", fix="give the table's name or ARN")
+    if not name_or_arn.startswith("arn:"):
+        return "", name_or_arn
+    found = TABLE_ARN.fullmatch(name_or_arn)
+    if found is None:
+        raise errors.BadArgument(
+            f"{name_or_arn} is not the ARN of a table", fix="arn:aws:dynamodb:REGION:ACCOUNT:table/NAME"
+        )
+    region, name, part = found.groups()
+    if part is not None:
+        article = "an" if part[0] in "aeiou" else "a"
+        raise errors.BadArgument(f"that is {article} {part} of {name}; give the table", fix=f"--table {name}")
+    return region, name
 
 
 def describe(session: boto3.Session, name_or_arn: str) -> Table:
     """The facts of a table. Raises `errors.TableMissing`, `errors.TableUnusable`, and others by `user_errors`."""
-    region = table_region(name_or_arn, session.region_name)
+    given, name = _region_and_name(name_or_arn)
+    region = given or session.region_name
     if not region:
         raise errors.BadArgument("no AWS region is set", fix="give --region or set AWS_REGION")
-    name = name_or_arn.rpartition(":table/")[2] if name_or_arn.startswith("arn:") else name_or_arn
     with user_errors(f"describe table {name}"):
         client = session.client("dynamodb", region_name=region, config=CLIENT_CONFIG)
         try:
@@ -112,7 +136,31 @@ def _table(facts: dict[str, Any], region: str) -> Table:
         max_write_request_units=on_demand.get("MaxWriteRequestUnits", -1),
         indexes=_indexes(facts, types),
         replicas=tuple(replica["RegionName"] for replica in facts.get("Replicas", ())),
+        id=_id(facts),
     )
+
+
+def _id(facts: dict[str, Any]) -> str:
+    """TableId; an engine that has none still knows when it made the table."""
+    made = facts.get("CreationDateTime")
+    return str(facts.get("TableId") or (made.isoformat() if made is not None else ""))
+
+
+def require_same_table(session: boto3.Session, table: Table) -> Table:
+    """The table as it is now, for a job that goes on.
+
+    Raises `errors.TableMissing` when it is gone, and `errors.TableUnusable` when it is another one under the same
+    name, has other keys or is in no usable state: checkpoints of the one say nothing about the other.
+    """
+    now = describe(session, table.arn)
+    if (table.id and now.id and now.id != table.id) or now.keys != table.keys:
+        raise errors.TableUnusable(
+            f"table {table.name} was dropped and made again since the job began",
+            why="the job's checkpoints are of the table that was there before",
+            fix="start the command anew",
+            state="nothing written to the new table",
+        )
+    return now
 
 
 def _keys(schema: list[dict[str, str]], types: dict[str, Any]) -> tuple[KeyAttribute, ...]:

@@ -15,12 +15,15 @@ BulkexecError                 exit code 1 unless a subclass says otherwise
 │   ├── NotDeployed           BX110  bootstrap has not been run here, or is stale
 │   ├── BadToken              BX111  a resume token of another operation, table or filter
 │   ├── UnknownJob            BX112  no record of that job
-│   └── TableUnusable         BX113  the table exists but is not ACTIVE
+│   ├── TableUnusable         BX113  the table exists but is not ACTIVE, or is not the one it was
+│   └── JobRunning            BX114  another process runs the job
 ├── AccessDenied              BX301  IAM refused an action
 ├── RequestRejected           BX302  the service refused a request as invalid
 ├── Exhausted                 BX303  throttling or server errors outlasted every retry
 ├── JobRunFailed              BX304  the Glue job run ended in anything but SUCCEEDED
-└── ResultMissing             BX305  the job run succeeded but left no report
+├── ResultMissing             BX305  the job run succeeded but left no report
+├── Detached                  BX306  the client can no longer follow a job that goes on
+└── StateUnwritable           BX307  the file of a local job can no longer be written
 """
 
 from typing import ClassVar
@@ -29,7 +32,8 @@ from typing import ClassVar
 class BulkexecError(Exception):
     """What went wrong, why, how to mend it and what state things are in.
 
-    `message` is one sentence; `why`, `fix` and `state` are optional further lines.
+    `message` is one sentence; `why`, `fix` and `state` are optional further lines. `job_id` is the job it is about,
+    once there is one.
     """
 
     code: ClassVar[str] = "BX000"
@@ -38,6 +42,7 @@ class BulkexecError(Exception):
     def __init__(self, message: str, *, why: str = "", fix: str = "", state: str = "") -> None:
         super().__init__(message)
         self.message, self.why, self.fix, self.state = message, why, fix, state
+        self.job_id = ""
 
     def lines(self) -> list[str]:
         """The error as people read it (see docs/errors.md)."""
@@ -131,9 +136,15 @@ class UnknownJob(Refused):
 
 
 class TableUnusable(Refused):
-    """The table exists but cannot be worked on in its present state."""
+    """The table exists but cannot be worked on in its present state, or is not the table it was."""
 
     code = "BX113"
+
+
+class JobRunning(Refused):
+    """Another process runs the job."""
+
+    code = "BX114"
 
 
 class AccessDenied(BulkexecError):
@@ -164,3 +175,15 @@ class ResultMissing(BulkexecError):
     """The job run succeeded but left no report."""
 
     code = "BX305"
+
+
+class Detached(BulkexecError):
+    """The client can no longer follow a job, which goes on without it."""
+
+    code = "BX306"
+
+
+class StateUnwritable(BulkexecError):
+    """The file of a local job can no longer be written."""
+
+    code = "BX307"

@@ -1,7 +1,9 @@
 """The straight line of one run: plan, show the cost, confirm, run, report."""
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from secrets import token_hex
 
@@ -12,13 +14,14 @@ from bulkexec.command import Command, load, restore
 from bulkexec.console import Progress, Terminal, confirm, plan_rows, say_plan, say_report
 from bulkexec.cost import Prices, metered_usd
 from bulkexec.cursor import Cursor, decode_cursor, require_same
-from bulkexec.describe import recovery, require_recovery, who
+from bulkexec.describe import recovery, require_recovery, require_same_table, user_errors, who
 from bulkexec.model import Options, Plan, Report
 from bulkexec.planning import Filter, Planned, make_plan, price
 from bulkexec.pricing import fetch_prices
 from bulkexec.runtimes import glue, local
 from bulkexec.runtimes.assembly import THREADS
 from bulkexec.runtimes.deployment import Deployment, find_deployment
+from bulkexec.runtimes.table_lock import TableLock
 from bulkexec.s3 import Location
 from bulkexec.segments import total_segments
 from bulkexec.signals import DrainSignals
@@ -42,11 +45,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who runs it, where it is shown and how a question is answered."""
+    """Who runs it, where it is shown and how a question is answered. `region` is the one given by --region."""
 
     session: boto3.Session
     terminal: Terminal
     ask: Callable[[str], str]
+    region: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,19 +64,70 @@ class Launch:
     cursor: Cursor | None
 
 
+class StoppedNow(KeyboardInterrupt):
+    """A local run that a second signal stopped; `report` is of what it had checkpointed."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__()
+        self.report = report
+
+
 def launch(caller: Caller, command: Command, request: Request) -> Report:
     """Run one command. Raises `errors.BulkexecError`; what ends a run that has begun is in the report instead."""
-    cursor = decode_cursor(request.resume_token) if request.resume_token else None
-    job_id = (cursor.job if cursor is not None else "") or token_hex(4)
+    cursor = decode_cursor(request.resume_token) if request.resume_token is not None else None
+    if cursor is not None:
+        _require_fitting(cursor, request)
+    job_id = token_hex(4)
     options = replace(request.options, results=results_folder(request.options.results, job_id))
     slots = THREADS
     planned = make_plan(caller.session, command, request.table, request.filter, options, slots, request.segments)
     if cursor is not None:
         require_same(cursor, planned.plan.fingerprint)
         if cursor.job:
-            return resume(caller, cursor.job)
+            return _continue_in_glue(caller, request, planned, cursor)
         planned = replace(planned, plan=replace(planned.plan, segments=cursor.segments))
     return _go(caller, command, request, planned, job_id, cursor)
+
+
+def _require_fitting(cursor: Cursor, request: Request) -> None:
+    """Raises `errors.BadArgument` when the options ask for what the token rules out."""
+    home, other = ("glue", "local") if cursor.job else ("local", "glue")
+    if request.runtime == other:
+        raise errors.BadArgument(
+            f"the resume token is of a run with --runtime {home}, and cannot go on with --runtime {other}",
+            fix="leave --runtime out",
+        )
+    if request.segments not in (None, cursor.segments):
+        raise errors.BadArgument(
+            f"the resume token is of a run with {cursor.segments} segments, not {request.segments}",
+            fix="leave --segments out",
+        )
+
+
+def _continue_in_glue(caller: Caller, request: Request, planned: Planned, cursor: Cursor) -> Report:
+    """Go on with a job by its token: planned, shown and confirmed like a new one, under the options given now."""
+    table, asked, job_id = planned.plan.work.scope.table, request.options, _job_id(cursor.job)
+    service, plan, run = glue.open_job(_in_region(caller.session, table.region), job_id)
+    if service.alive(run):
+        raise errors.JobRunning(f"job {job_id} is still running", fix=f"bulkexec attach {job_id}")
+    if asked.results and not plan.options.results.startswith(f"{Location.parse(asked.results)}/"):
+        raise errors.BadArgument(
+            f"job {job_id} writes to {plan.options.results}, not to {asked.results}", fix="leave --results out"
+        )
+    continued = replace(planned.plan, segments=plan.segments).with_options(results=plan.options.results)
+    continued = price(replace(planned, plan=continued), service.deployment.shape)
+    runs_on = f"{service.deployment.describe()}   (job {job_id} goes on)"
+    say_plan(caller.terminal, continued, plan_rows(continued, who(caller.session), runs_on, planned.remarks))
+    _gate(caller, continued, request.yes)
+    return _submit(caller, Launch(continued, planned.prices, job_id, service.deployment, None), service)
+
+
+def _in_region(session: boto3.Session, region: str) -> boto3.Session:
+    """The session, or one of the same profile in the region of the table."""
+    if session.region_name == region:
+        return session
+    profile = session.profile_name
+    return boto3.Session(profile_name=None if profile == "default" else profile, region_name=region)
 
 
 def _go(
@@ -85,12 +140,16 @@ def _go(
         deployment = find_deployment(caller.session, region)
         plan, runs_on = price(_for_glue(planned, deployment, job_id, request), deployment.shape), deployment.describe()
     else:
+        local.require_state_directory()
         planned = replace(planned, plan=_local_results(caller, planned.plan, job_id))
         plan, runs_on = price(planned, None), f"this process, {THREADS} threads"
-    say_plan(caller.terminal, plan, plan_rows(plan, who(caller.session), f"{runs_on}{why}", planned.remarks))
+    rows = plan_rows(plan, who(caller.session), f"{runs_on}{why}", planned.remarks, after_token=cursor is not None)
+    say_plan(caller.terminal, plan, rows)
     _gate(caller, plan, request.yes)
     begin = Launch(plan, planned.prices, job_id, deployment, cursor)
-    return _run_glue(caller, begin) if deployment is not None else _run_local(caller, begin)
+    if deployment is not None:
+        return _submit(caller, begin, glue.GlueRuntime(caller.session, deployment))
+    return _run_local(caller, begin)
 
 
 def results_folder(results: str, job_id: str) -> str:
@@ -148,39 +207,79 @@ def _gate(caller: Caller, plan: Plan, yes: bool) -> None:
         raise errors.NotConfirmed("not confirmed", state="nothing written")
 
 
-def _finish(caller: Caller, begin: Launch, report: Report) -> Report:
+@contextmanager
+def _naming(job_id: str) -> Iterator[None]:
+    """Errors from here on are about this job, and say so."""
+    try:
+        with user_errors(f"run job {job_id}"):
+            yield
+    except errors.BulkexecError as error:
+        error.job_id = job_id
+        raise
+
+
+def _finish(caller: Caller, begin: Launch, report: Report, after_token: bool = False) -> Report:
     plan = begin.plan
     metered = metered_usd(report.counts, plan.work.scope.table, begin.prices)
     estimated = plan.estimate.usd[1] if plan.estimate is not None and plan.estimate.usd is not None else None
     report = replace(report, metered_cost_usd=metered, estimated_cost_usd=estimated)
     command = restore(plan.command, plan.arguments)
-    say_report(caller.terminal, plan, command, report, begin.prices)
+    say_report(caller.terminal, plan, command, report, begin.prices, after_token=after_token)
     return report
 
 
 # -- in this process ---------------------------------------------------------------------------------------------
 
 
-def _run_local(caller: Caller, begin: Launch, job: local.JobFile | None = None) -> Report:
+def _run_local(caller: Caller, begin: Launch) -> Report:
     records = tuple(begin.cursor.records()) if begin.cursor is not None else ()
-    job = job or local.JobFile(begin.job_id, begin.plan, time.time(), records=records)
-    checkpoints = local.FileCheckpoints(job)
+    job = local.JobFile(begin.job_id, begin.plan, time.time(), records=records, after_token=begin.cursor is not None)
+    with _naming(job.id), local.hold_job(job.id):
+        return _walk(caller, begin, job)
+
+
+def _walk(caller: Caller, begin: Launch, job: local.JobFile) -> Report:
+    plan = begin.plan
+    if not plan.mutates or plan.options.dry_run:
+        return _finish(caller, begin, _walk_held(caller, begin, job, None), job.after_token)
+    locks = local.state_directory().parent / "locks"
+    with TableLock(caller.session, plan.work.scope.table, job.id, locks, caller.terminal.say) as lock:
+        report = _walk_held(caller, begin, job, lock)
+    return _finish(caller, begin, report, job.after_token)
+
+
+def _walk_held(caller: Caller, begin: Launch, job: local.JobFile, lock: TableLock | None) -> Report:
+    """Walk with everything held that must be. Raises `StoppedNow` on a second signal."""
+    checkpoints, totals = local.FileCheckpoints(job), local.Totals()
     checkpoints.write(0.0)
-    totals = local.Totals()
-    verb = load(begin.plan.command).verb
-    signals = DrainSignals(lambda count: _drain_words(caller.terminal, count, local=True))
-    with signals, Progress(caller.terminal, begin.plan, job.id, verb) as progress:
-        watch = local.Watch(totals, checkpoints, progress.update)
-        with watch:
-            report = local.run_local(begin.plan, caller.session, job.id, checkpoints, signals.draining.is_set, totals)
-    return _finish(caller, begin, replace(report, duration_seconds=report.duration_seconds + job.seconds))
+    # From here on the job can be resumed, so here its name is known.
+    caller.terminal.say(f"job {job.id}")
+    signals = DrainSignals(lambda count: _drain_words(caller.terminal, count, job.id))
+
+    def broken() -> errors.BulkexecError | None:
+        return lock.lost if lock is not None else None
+
+    def stop() -> bool:
+        return signals.draining.is_set() or broken() is not None
+
+    began = time.monotonic()
+    try:
+        with signals, Progress(caller.terminal, begin.plan, job.id, load(begin.plan.command).verb) as progress:  # noqa: SIM117 - the watch writes to the progress
+            with local.Watch(totals, checkpoints, progress.update):
+                report = local.run_local(begin.plan, caller.session, job.id, checkpoints, stop, totals, broken=broken)
+    except KeyboardInterrupt as error:
+        report = local.stopped_report(begin.plan, job.id, checkpoints)
+        raise StoppedNow(replace(report, duration_seconds=time.monotonic() - began + job.seconds)) from error
+    return replace(report, duration_seconds=report.duration_seconds + job.seconds)
 
 
-def _drain_words(terminal: Terminal, count: int, local: bool) -> None:
+def _drain_words(terminal: Terminal, count: int, local_job: str) -> None:
+    """What is said on a signal; `local_job` is empty for a job in Glue."""
     if count == 1:
         terminal.say("Draining: finishing what is in flight. Ctrl-C again stops the job now.")
-    elif local:
-        terminal.say("Stopped now; what was in flight is done again by: bulkexec resume")
+    elif local_job:
+        terminal.say("Stopped now; what was in flight is done again.")
+        terminal.say(f"Continue: bulkexec resume {local_job}")
         raise KeyboardInterrupt
     else:
         terminal.say("Stopping the job run; waiting for STOPPED.")
@@ -189,47 +288,108 @@ def _drain_words(terminal: Terminal, count: int, local: bool) -> None:
 # -- in Glue -----------------------------------------------------------------------------------------------------
 
 
-def _run_glue(caller: Caller, begin: Launch) -> Report:
-    assert begin.deployment is not None
-    service = glue.GlueRuntime(caller.session, begin.deployment)
-    run = service.submit(begin.plan, begin.job_id)
-    return _follow(caller, begin, service, run)
+def _submit(caller: Caller, begin: Launch, service: glue.GlueRuntime) -> Report:
+    # Said before anything is there that could go on alone.
+    caller.terminal.say(f"job {begin.job_id}")
+    return _follow(caller, begin, service, lambda: service.submit(begin.plan, begin.job_id))
 
 
-def _follow(caller: Caller, begin: Launch, service: glue.GlueRuntime, run: glue.JobRun) -> Report:
-    verb = load(begin.plan.command).verb
-    caller.terminal.say(
-        f"job {begin.job_id} is job run {run.id}; it goes on if this client ends: bulkexec attach {begin.job_id}"
-    )
-    signals = DrainSignals(lambda count: _drain_words(caller.terminal, count, local=False))
-    with signals, Progress(caller.terminal, begin.plan, begin.job_id, verb) as progress:
-        report = service.follow(begin.plan, run, signals, progress.update, caller.terminal.say)
+def _follow(caller: Caller, begin: Launch, service: glue.GlueRuntime, start: Callable[[], glue.JobRun]) -> Report:
+    """Start the run, or find it, and follow it to its end. A signal while it is being started cancels it after that."""
+    job_id, terminal = begin.job_id, caller.terminal
+    signals = DrainSignals(lambda count: _drain_words(terminal, count, ""))
+    with _naming(job_id), signals:
+        run = start()
+        terminal.say(f"job {job_id} is job run {run.id}; it goes on if this client ends: bulkexec attach {job_id}")
+        with _detaching(job_id), Progress(terminal, begin.plan, job_id, load(begin.plan.command).verb) as progress:
+            report = service.follow(begin.plan, run, signals, progress.update, terminal.say)
     return _finish(caller, begin, report)
+
+
+@contextmanager
+def _detaching(job_id: str) -> Iterator[None]:
+    """What goes wrong in following leaves the job as it is; that is no refusal and no end of the job."""
+    try:
+        with user_errors("follow the job"):
+            yield
+    except errors.BulkexecError as error:
+        raise errors.Detached(
+            f"cannot follow job {job_id}: {error.message}",
+            why=error.why,
+            fix=f"bulkexec attach {job_id}",
+            state="the job goes on without this client, or has ended",
+        ) from error
+
+
+# -- jobs that are there already ---------------------------------------------------------------------------------
 
 
 def resume(caller: Caller, job_id: str) -> Report:
     """Continue a job where its checkpoints are; attach when it still runs. Raises `errors.UnknownJob`."""
-    job = local.read_job(job_id)
-    if job is not None:
-        begin = _again(caller, job.plan, job_id, None)
-        return _run_local(caller, begin, job)
-    service, plan, run = glue.open_job(caller.session, job_id)
-    begin = _again(caller, plan, job_id, service.deployment)
+    job = local.read_job(_job_id(job_id))
+    with _naming(job_id):
+        return _resume_in_glue(caller, job_id) if job is None else _resume_local(caller, job)
+
+
+def _job_id(text: str) -> str:
+    if re.fullmatch("[0-9a-f]{8}", text) is None:
+        shown = text if len(text) <= 40 else f"{text[:40]}…"
+        raise errors.UnknownJob(f"{shown!r} is not the id of a job", fix="it is 8 hexadecimal digits, e.g. 7f3a91c2")
+    return text
+
+
+def _resume_local(caller: Caller, job: local.JobFile) -> Report:
+    table = job.plan.work.scope.table
+    if caller.region not in (None, table.region):
+        raise errors.BadArgument(
+            f"job {job.id} is of table {table.name} in {table.region}, not in {caller.region}",
+            fix="leave --region out",
+        )
+    local.require_state_directory()
+    with local.hold_job(job.id):
+        # Read again: what another process had written until it let the job go.
+        job = local.read_job(job.id) or job
+        return _walk(caller, _again(caller, job.plan, job.id, None), job)
+
+
+def _resume_in_glue(caller: Caller, job_id: str) -> Report:
+    service, plan, run = _open_job(caller, job_id)
     if service.alive(run):
         caller.terminal.say(f"job {job_id} is still running; attached to it")
-        return _follow(caller, begin, service, run)
-    return _follow(caller, begin, service, service.submit(plan, job_id))
+        return _follow(caller, _attached(caller, plan, job_id, service), service, lambda: run)
+    return _submit(caller, _again(caller, plan, job_id, service.deployment), service)
 
 
 def attach(caller: Caller, job_id: str) -> Report:
     """Follow a Glue job that runs, or show the report of one that has ended."""
-    service, plan, run = glue.open_job(caller.session, job_id)
-    prices = fetch_prices(caller.session, plan.work.scope.table.region, plan.work.scope.table.table_class)
-    return _follow(caller, Launch(plan, prices, job_id, service.deployment, None), service, run)
+    if local.read_job(_job_id(job_id)) is not None:
+        raise errors.BadArgument(
+            f"job {job_id} runs in a process of this machine, not in Glue", fix=f"bulkexec resume {job_id}"
+        )
+    with _naming(job_id):
+        service, plan, run = _open_job(caller, job_id)
+        return _follow(caller, _attached(caller, plan, job_id, service), service, lambda: run)
+
+
+def _open_job(caller: Caller, job_id: str) -> tuple[glue.GlueRuntime, Plan, glue.JobRun]:
+    try:
+        return glue.open_job(caller.session, job_id)
+    except errors.NotDeployed as error:
+        raise errors.UnknownJob(
+            f"there is no job {job_id} on this machine, and no other can be found: {error.message}",
+            fix="check --region and --profile",
+        ) from error
+
+
+def _attached(caller: Caller, plan: Plan, job_id: str, service: glue.GlueRuntime) -> Launch:
+    table = plan.work.scope.table
+    prices = fetch_prices(caller.session, table.region, table.table_class)
+    return Launch(plan, prices, job_id, service.deployment, None)
 
 
 def _again(caller: Caller, plan: Plan, job_id: str, deployment: Deployment | None) -> Launch:
-    table = plan.work.scope.table
+    """The plan of a job that goes on, checked against the table as it is now."""
+    table = require_same_table(caller.session, plan.work.scope.table)
     if plan.mutates and not plan.options.dry_run:
         require_recovery(table, recovery(caller.session, table)[0])
     prices = fetch_prices(caller.session, table.region, table.table_class)

@@ -4,16 +4,16 @@ import os
 import sys
 import traceback
 from dataclasses import MISSING, fields
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from bulkexec import __version__, command, errors
-from bulkexec.command import Command
-from bulkexec.console import Terminal
-from bulkexec.model import Options
-from bulkexec.planning import Filter
-from bulkexec.rate import parse_rate
+from bulkexec import __version__, errors
+
+if TYPE_CHECKING:
+    from bulkexec.command import Command
+    from bulkexec.console import Terminal
 
 
 class Commands(click.Group):
@@ -21,6 +21,8 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names."""
+        from bulkexec import command
+
         return sorted({*super().list_commands(ctx), "sandbox", *command.names()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -32,6 +34,8 @@ class Commands(click.Group):
             from bulkexec.sandbox.cli import sandbox
 
             return sandbox
+        from bulkexec import command
+
         return bulk_command(command.load(cmd_name)) if cmd_name in command.names() else None
 
 
@@ -98,7 +102,7 @@ _MUTATING = [
 _ROWS = [click.Option(["--results"], metavar="S3-URI", help="Write every match below this S3 location.")]
 
 
-def bulk_command(kind: type[Command]) -> click.Command:
+def bulk_command(kind: "type[Command]") -> click.Command:
     """The command-line form of a bulk command: its fields, and what every bulk command has."""
     own = [_option(each) for each in fields(kind)]
     params = [*_SELECTION, *own, *(_ROWS if kind.keeps_rows else []), *_RUNNING]
@@ -135,8 +139,10 @@ def _option(each: Any) -> click.Option:
     return click.Option([flag, each.name], **more)
 
 
-def _runner(kind: type[Command]) -> Any:
+def _runner(kind: "type[Command]") -> Any:
     def callback(**given: Any) -> None:
+        from bulkexec.console import Terminal
+
         own = {each.name: given.pop(each.name) for each in fields(kind)}
         terminal = Terminal(given["output"] == "json")
         _finish(terminal, lambda caller: _launch(caller, kind(**own), given), given)
@@ -144,8 +150,11 @@ def _runner(kind: type[Command]) -> Any:
     return callback
 
 
-def _launch(caller: Any, bulk: Command, given: dict[str, Any]) -> Any:
+def _launch(caller: Any, bulk: "Command", given: dict[str, Any]) -> Any:
     from bulkexec.launch import Request, launch
+    from bulkexec.model import Options
+    from bulkexec.planning import Filter
+    from bulkexec.rate import parse_rate
 
     chosen = Filter(given["where"], given["filter_expression"], given["expression_names"], given["expression_values"])
     read_rate, write_rate = given["read_rate"], given.get("write_rate")
@@ -169,15 +178,22 @@ def _launch(caller: Any, bulk: Command, given: dict[str, Any]) -> Any:
     return launch(caller, bulk, request)
 
 
-def _finish(terminal: Terminal, work: Any, given: dict[str, Any]) -> None:
+def _finish(terminal: "Terminal", work: Any, given: dict[str, Any]) -> None:
     """Do the work, put out its report and leave with its exit code."""
-    report = _as_caller(terminal, work, given["profile"], given["region"])
+    from bulkexec.launch import StoppedNow
+
+    try:
+        report = _as_caller(terminal, work, given["profile"], given["region"])
+    except StoppedNow as stopped:
+        if terminal.json_output:
+            terminal.document(stopped.report.to_json())
+        raise
     if terminal.json_output:
         terminal.document(report.to_json())
     sys.exit(report.exit_code)
 
 
-def _as_caller(terminal: Terminal, work: Any, profile: str | None, region: str | None) -> Any:
+def _as_caller(terminal: "Terminal", work: Any, profile: str | None, region: str | None) -> Any:
     """Do the work as this caller. A user's error is said in its words and ends with its exit code."""
     import boto3
 
@@ -187,7 +203,7 @@ def _as_caller(terminal: Terminal, work: Any, profile: str | None, region: str |
     try:
         with user_errors("talk to AWS"):
             session = boto3.Session(profile_name=profile, region_name=region)
-            return work(Caller(session, terminal, _ask))
+            return work(Caller(session, terminal, _ask, region))
     except errors.BulkexecError as error:
         _say_error(terminal, error, click.get_current_context().find_root().obj["debug"])
         sys.exit(error.exit_code)
@@ -197,22 +213,29 @@ def _ask(question: str) -> str:
     return str(click.prompt(question.rstrip(), default="", show_default=False, prompt_suffix=" ", err=True))
 
 
-def _say_error(terminal: Terminal, error: errors.BulkexecError, debug: bool) -> None:
+def _say_error(terminal: "Terminal", error: errors.BulkexecError, debug: bool) -> None:
     for line in error.lines():
         terminal.complain(line)
     if debug:
         terminal.complain("".join(traceback.format_exception(error)))
     if terminal.json_output:
-        import msgspec
+        click.echo(_error_document(error, click.get_current_context().info_name))
 
-        status = "refused" if isinstance(error, errors.Refused) else "failed"
-        document = {"status": status, "error": error.lines(), "exit_code": error.exit_code}
-        terminal.document(msgspec.json.format(msgspec.json.encode(document), indent=2))
+
+def _error_document(error: errors.BulkexecError, command: str | None) -> str:
+    """What stands on stdout instead of a report; a member that is not known is left out."""
+    import json
+
+    status = "refused" if isinstance(error, errors.Refused) else "failed"
+    known = {"job_id": error.job_id, "command": command, "status": status}
+    document = {name: text for name, text in known.items() if text}
+    return json.dumps({**document, "error": error.lines(), "exit_code": error.exit_code}, indent=2)
 
 
 def _job_command(name: str, text: str) -> click.Command:
     def callback(**given: Any) -> None:
         from bulkexec import launch
+        from bulkexec.console import Terminal
 
         work = getattr(launch, name)
         _finish(Terminal(given["output"] == "json"), lambda caller: work(caller, given["job"]), given)
@@ -234,6 +257,7 @@ def bootstrap_command(
     worker_type: str, workers: int, bucket: str | None, profile: str | None, region: str | None
 ) -> None:
     """Make or mend what jobs need: bucket, role, control table, log groups, Glue job."""
+    from bulkexec.console import Terminal
     from bulkexec.runtimes.deployment import bootstrap
 
     terminal = Terminal()
@@ -251,8 +275,18 @@ def run() -> None:
         cli(standalone_mode=False)
     except click.ClickException as error:
         error.show()
+        if _json_wanted(sys.argv[1:]):
+            context = error.ctx if isinstance(error, click.UsageError) else None
+            called = context.info_name if context is not None and context.parent is not None else None
+            click.echo(_error_document(errors.BadArgument(error.format_message()), called))
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         # Threads may still wait for an answer; what they had acknowledged is in the checkpoints.
+        sys.stdout.flush()
         sys.stderr.flush()
         os._exit(130)
+
+
+def _json_wanted(arguments: list[str]) -> bool:
+    """Whether a command line that could not be parsed asks for JSON."""
+    return "--output=json" in arguments or ("--output", "json") in pairwise(arguments)

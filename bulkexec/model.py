@@ -41,7 +41,10 @@ class Index:
 
 @dataclass(frozen=True)
 class Table:
-    """What DescribeTable and DescribeContinuousBackups say. `item_count` and `size_bytes` are up to six hours old."""
+    """What DescribeTable and DescribeContinuousBackups say. `item_count` and `size_bytes` are up to six hours old.
+
+    `id` tells a table from another one that was made later under the same name; empty where the service gives none.
+    """
 
     name: str
     arn: str
@@ -61,6 +64,7 @@ class Table:
     replicas: tuple[str, ...] = ()
     recovery: bool = False
     recovery_from: str = ""
+    id: str = ""
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -294,10 +298,10 @@ class Plan:
     def fingerprint(self) -> str:
         """Hash of what must not change between a run and its continuation.
 
-        That is command, arguments, table with its keys, the filter as it was given, and whether it is a dry run.
+        That is command, arguments, table with its id and keys, the filter as it was given, and whether it is a dry run.
         """
         table = self.work.scope.table
-        identity = (self.command, self.arguments, table.arn, table.keys, self.where, self.options.dry_run)
+        identity = (self.command, self.arguments, table.arn, table.id, table.keys, self.where, self.options.dry_run)
         return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()[:16]
 
     @property

@@ -5,9 +5,11 @@ death of the process. As with the control table, at most one checkpoint interval
 """
 
 import os
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -17,8 +19,9 @@ import msgspec
 
 from bulkexec import errors
 from bulkexec.cursor import Cursor
-from bulkexec.engine import Cap, Run, run_segments
-from bulkexec.model import Counts, Plan, Report, SegmentRecord
+from bulkexec.describe import user_errors
+from bulkexec.engine import Run, run_segments
+from bulkexec.model import Counts, Plan, Report, SegmentRecord, Status
 from bulkexec.run import local_cap
 from bulkexec.runtimes.assembly import (
     THREADS,
@@ -32,19 +35,24 @@ from bulkexec.runtimes.assembly import (
     status_of,
     total,
 )
+from bulkexec.runtimes.file_lock import FileLock
 from bulkexec.s3 import Location, Objects, write_manifest
 from bulkexec.segments import order_of_visit
 
 
 @dataclass(frozen=True)
 class JobFile:
-    """What the file of a local job holds. `seconds` is the working time of earlier runs."""
+    """What the file of a local job holds. `seconds` is the working time of earlier runs.
+
+    `after_token` says that it began where a resume token pointed, so its counts leave out what ran before that.
+    """
 
     id: str
     plan: Plan
     started: float
     seconds: float = 0.0
     records: tuple[SegmentRecord, ...] = ()
+    after_token: bool = False
 
 
 def state_directory() -> Path:
@@ -54,11 +62,48 @@ def state_directory() -> Path:
 
 
 def read_job(job_id: str) -> JobFile | None:
-    """A local job's file, None when there is none."""
+    """A local job's file, None when there is none. Raises `errors.UnknownJob` when it cannot be read."""
     path = state_directory() / f"{job_id}.json"
     if not path.is_file():
         return None
-    return msgspec.json.decode(path.read_bytes(), type=JobFile)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=JobFile)
+    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
+        raise errors.UnknownJob(
+            f"the file of job {job_id} cannot be read: {error}", why=f"it is {path}", fix="start the command anew"
+        ) from error
+
+
+def require_state_directory() -> None:
+    """Raises `errors.BadArgument` where jobs cannot be kept, before anything starts."""
+    directory = state_directory()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise errors.BadArgument(
+            f"the state directory {directory} cannot be written: {error.strerror}",
+            fix="set BULKEXEC_STATE_DIR to a directory that can",
+            state="nothing written",
+        ) from error
+
+
+@contextmanager
+def hold_job(job_id: str) -> Iterator[None]:
+    """While entered, no other process of this machine runs the job. Raises `errors.JobRunning` when one does."""
+    lock = FileLock(state_directory() / f"{job_id}.lock")
+    holder = lock.acquire(str(os.getpid()))
+    if holder is not None:
+        raise errors.JobRunning(
+            f"job {job_id} is running as process {holder or 'of unknown number'}", fix="wait for its end, or stop it"
+        )
+    try:
+        for left_over in state_directory().glob(f"{job_id}.*.writing"):
+            left_over.unlink(missing_ok=True)
+        yield
+    finally:
+        lock.release()
 
 
 class FileCheckpoints(MemoryCheckpoints):
@@ -79,16 +124,29 @@ class FileCheckpoints(MemoryCheckpoints):
                 self.write(time.monotonic() - self._began)
 
     def write(self, seconds: float) -> None:
-        """Put the file in place in one step; `seconds` is the working time of this run so far."""
+        """Put the file in place in one step; `seconds` is the working time of this run so far.
+
+        Raises `errors.StateUnwritable`; the file is then as it was.
+        """
         with self._lock:
             begin = time.monotonic()
-            self._path.parent.mkdir(parents=True, exist_ok=True)
             job = replace(self._job, records=tuple(self.all()), seconds=self._job.seconds + seconds)
-            scratch = self._path.with_suffix(".writing")
-            scratch.write_bytes(msgspec.json.encode(job))
-            scratch.replace(self._path)
+            self._put(msgspec.json.encode(job))
             self._written = time.monotonic()
             self._write_seconds = self._written - begin
+
+    def _put(self, data: bytes) -> None:
+        scratch = self._path.with_suffix(f".{os.getpid()}.writing")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            scratch.write_bytes(data)
+            scratch.replace(self._path)
+        except OSError as error:
+            raise errors.StateUnwritable(
+                f"the file of job {self._job.id} cannot be written: {error.strerror}",
+                why=f"it is {self._path}",
+                state="the job stopped; what came after its last checkpoint is done again by a resume",
+            ) from error
 
 
 class Totals:
@@ -139,10 +197,12 @@ def run_local(
     stop: Callable[[], bool],
     totals: Totals,
     threads: int = THREADS,
+    broken: Callable[[], errors.BulkexecError | None] = lambda: None,
 ) -> Report:
     """Run a plan in this process. The report is cumulative over the given checkpoints; errors are in it, not raised.
 
-    An error that is not one of ours is a bug and is raised.
+    `broken` gives the error for which `stop` said to stop, if it was one. An error that is neither one of ours nor
+    botocore's is a bug and is raised.
     """
     started, wall = time.monotonic(), time.time()
     cap = local_cap(plan.options.max_items)
@@ -150,16 +210,41 @@ def run_local(
     run.progress = totals.add
     failure: errors.BulkexecError | None = None
     try:
-        run_segments(run, _open_segments(plan, checkpoints, threads))
+        with user_errors(plan.command):
+            _walk(run, plan, checkpoints, threads, started)
+            if plan.options.results and _finished(plan, checkpoints):
+                _manifest(plan, session, checkpoints, wall)
     except errors.BulkexecError as error:
         failure = error
+    finished = _finished(plan, checkpoints)
+    failure = failure or (None if finished else broken())
+    status = "failed" if failure is not None else status_of(plan, finished, cap.reached)
+    report = _report(plan, job_id, checkpoints, status)
+    return replace(
+        report,
+        preview=tuple(run.preview.rows),
+        error=error_lines(failure) if failure is not None else (),
+        notes=rate_notes(run),
+        duration_seconds=time.monotonic() - started,
+    )
+
+
+def _walk(run: Run, plan: Plan, checkpoints: MemoryCheckpoints, threads: int, started: float) -> None:
+    try:
+        run_segments(run, _open_segments(plan, checkpoints, threads))
     finally:
         if isinstance(checkpoints, FileCheckpoints):
             checkpoints.write(time.monotonic() - started)
-    report = _report(plan, job_id, checkpoints, cap, failure, run)
-    if report.results and report.status == "finished":
-        _manifest(plan, session, checkpoints, wall)
-    return replace(report, duration_seconds=time.monotonic() - started)
+
+
+def _finished(plan: Plan, checkpoints: MemoryCheckpoints) -> bool:
+    records = checkpoints.all()
+    return len(records) == plan.segments and all(record.done for record in records)
+
+
+def stopped_report(plan: Plan, job_id: str, checkpoints: MemoryCheckpoints) -> Report:
+    """Of a run that was stopped without a drain: what was acknowledged and checkpointed."""
+    return _report(plan, job_id, checkpoints, "cancelled")
 
 
 def _open_segments(plan: Plan, checkpoints: MemoryCheckpoints, threads: int) -> list[int]:
@@ -171,18 +256,10 @@ def _open_segments(plan: Plan, checkpoints: MemoryCheckpoints, threads: int) -> 
     return begun + [number for number in rounds if number not in known]
 
 
-def _report(
-    plan: Plan,
-    job_id: str,
-    checkpoints: MemoryCheckpoints,
-    cap: Cap,
-    failure: errors.BulkexecError | None,
-    run: Run,
-) -> Report:
+def _report(plan: Plan, job_id: str, checkpoints: MemoryCheckpoints, status: Status) -> Report:
     records = checkpoints.all()
-    finished = len(records) == plan.segments and all(record.done for record in records)
-    status = "failed" if failure is not None else status_of(plan, finished, cap.reached)
-    cursor = None if finished else Cursor.of(plan.fingerprint, plan.segments, records).encode()
+    whole = status in ("finished", "dry-run")
+    cursor = None if whole else Cursor.of(plan.fingerprint, plan.segments, records).encode()
     return Report(
         job_id=job_id,
         command=plan.command,
@@ -193,9 +270,6 @@ def _report(
         cursor=cursor,
         results=plan.options.results or None,
         failures=first_failures(records),
-        preview=tuple(run.preview.rows),
-        error=error_lines(failure) if failure is not None else (),
-        notes=rate_notes(run),
     )
 
 

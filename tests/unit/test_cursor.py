@@ -118,7 +118,7 @@ def test_what_a_later_minor_version_adds_is_passed_over() -> None:
 
 
 def test_what_an_earlier_minor_version_did_not_have_is_filled_in() -> None:
-    assert decode_cursor(token_of(fingerprint="f")) == Cursor("f")
+    assert decode_cursor(token_of(fingerprint="f", segments=3)) == Cursor("f", 3)
 
 
 def test_a_token_of_another_operation_is_refused() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bulkexec import errors
 from bulkexec.model import Counts, DataFile, Failure, KeyAttribute, Plan, Scope, SegmentRecord, Table, Work
 from bulkexec.runtimes.local import FileCheckpoints, JobFile, Totals, Watch, read_job, state_directory
 
@@ -71,7 +72,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(monkeypatch: pytest.Monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_bytes", full)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(errors.StateUnwritable, match="No space"):
             checkpoints.write(1.0)
     assert read_job(JOB.id) == JOB
 
