@@ -43,6 +43,7 @@ ROWS_CHECKPOINT_SECONDS = 60.0
 PAGE_SECONDS = 1.0
 """How much work at the limited rate one page should be, so that a drain and a change of rate act soon."""
 PAGE_ITEMS_LIMIT = 100_000
+LANES_A_PAGE = 8
 IN_FLIGHT = 32
 """Requests of one process that wait for their answers: at 5 ms each about what fills a core with writes."""
 
@@ -202,22 +203,34 @@ class SegmentRun:
         if self._run.plan.options.dry_run or not writes:
             return total, None
         batches = [(writes[start : start + size], Outcome()) for start in range(0, len(writes), size)]
+        left = deque(batches)
         if lanes is None or len(batches) == 1:
             lanes = _Inline()
-        pending: list[Future[None]] = []
-        for batch, outcome in batches:
-            permit = self._permit(batch)
-            if permit is None:
-                break
-            pending.append(lanes.submit(self._send, batch, outcome, permit))
-            if pending[-1].done() and pending[-1].exception() is not None:
-                break
+        # A few lanes that take one batch after another: a future for each batch would cost more than the batch.
+        pending = [lanes.submit(self._send_all, left) for _ in range(min(LANES_A_PAGE, len(batches)))]
         wait(pending)  # what is in flight must not outlive the checkpoint
         for _, outcome in batches:
             total.add(outcome)
         self._unit_guess = max(1.0, _mix(self._unit_guess, total.consumed.table / len(writes)))
         error = next((error for each in pending if (error := each.exception()) is not None), None)
-        return total, error or (Stopped() if len(pending) < len(batches) else None)
+        return total, error or (Stopped() if left else None)
+
+    def _send_all(self, left: "deque[tuple[Sequence[Write], Outcome]]") -> None:
+        """Send batches until none is left. What an error or a stop leaves there was not sent."""
+        while left:
+            try:
+                batch, outcome = left.popleft()
+            except IndexError:
+                return  # another lane was faster
+            permit = self._permit(batch)
+            if permit is None:
+                left.append((batch, outcome))
+                return
+            try:
+                self._send(batch, outcome, permit)
+            except BaseException:
+                left.clear()
+                raise
 
     def _permit(self, batch: Sequence[Write]) -> Reservation | None:
         """Units for a batch. A page is finished once it is begun, unless it would wait for a rate that is 0."""
