@@ -73,8 +73,10 @@ def create_table(client: Any, name: str) -> None:
 class ControlTable:
     """Typed access to the control table, for the run `run_number` of a job where there is one. Thread-safe."""
 
-    def __init__(self, session: boto3.Session, region: str, name: str, run_number: int = 0) -> None:
-        self._client = session.client("dynamodb", region_name=region, config=CONFIG)
+    def __init__(
+        self, session: boto3.Session, region: str, name: str, run_number: int = 0, config: Config = CONFIG
+    ) -> None:
+        self._client = session.client("dynamodb", region_name=region, config=config)
         self._name, self._run_number = name, run_number
         self._filed: dict[tuple[str, int], int] = {}
 
@@ -148,9 +150,9 @@ class ControlTable:
         job = self.job(job_id)
         return 0.0 if job is None else job.seconds
 
-    def set_seconds(self, job_id: str, seconds: float) -> None:
-        """Keep the working time. No-op when the job's record is gone."""
-        self._touch(job_id, "SET seconds = :s", {":s": {"N": str(round(seconds, 3))}})
+    def set_seconds(self, job_id: str, seconds: float, run_number: int | None = None) -> None:
+        """Keep the working time. No-op when the job's record is gone, or, with `run_number`, is another run's."""
+        self._touch(job_id, "SET seconds = :s", {":s": {"N": str(round(seconds, 3))}}, run_number)
 
     def cancel(self, job_id: str, reason: str, run_number: int | None = None) -> None:
         """Ask every worker of the job to stop at its next page boundary. An empty reason takes that back.

@@ -23,6 +23,8 @@ def main() -> None:
         bucket=arguments["bucket"],
         control_table=arguments["control_table"],
         region=arguments["region"],
+        # Reserved by Glue and always parsed, so it may not be in the list of names; absent outside of Glue.
+        run_id=arguments.get("JOB_RUN_ID") or "",
     )
     if not run_job(context.spark_session, reference):
         sys.exit(1)

@@ -28,6 +28,10 @@ CORES_PER_DPU = 4
 THREADS_PER_CORE = 4
 
 
+class OtherVersion(errors.NotDeployed):
+    """There is a Glue job, made by another version of bulkexec."""
+
+
 @dataclass(frozen=True)
 class Deployment:
     """Where jobs run in one account and region."""
@@ -97,7 +101,7 @@ def find_deployment(session: boto3.Session, region: str | None) -> Deployment:
                 state="nothing written",
             ) from error
         if not job["Command"]["ScriptLocation"].endswith(_script_key()):
-            raise errors.NotDeployed("the Glue job is of another version of bulkexec", fix="bulkexec bootstrap")
+            raise OtherVersion("the Glue job is of another version of bulkexec", fix="bulkexec bootstrap")
         account, partition = _identity(session, region)
     return Deployment(
         region=client.meta.region_name,

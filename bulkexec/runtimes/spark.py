@@ -5,9 +5,9 @@ connections. Items stay in Python; what comes back to the JVM is one row of coun
 """
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,11 @@ import boto3
 import msgspec
 
 from bulkexec import errors
-from bulkexec.control import LOCK_RENEWAL_SECONDS, ControlTable
+from bulkexec.control import TAKEN_OVER, ControlTable, TakenOver
 from bulkexec.cursor import Cursor
-from bulkexec.describe import recovery, require_recovery
+from bulkexec.describe import recovery, require_recovery, require_same_table, user_errors
 from bulkexec.engine import PREVIEW_ROWS, Cap, run_segments
-from bulkexec.model import Plan, Report, SegmentRecord, Status
+from bulkexec.model import DataFile, Plan, Report, SegmentRecord, Status
 from bulkexec.runtimes.assembly import (
     THREADS,
     Places,
@@ -31,23 +31,25 @@ from bulkexec.runtimes.assembly import (
     status_of,
     total,
 )
+from bulkexec.runtimes.heartbeat import RENEWAL_CONFIG, Background, LockKeeper, ProgressLog, StopPoll
+from bulkexec.runtimes.patience import AWS_ERRORS
 from bulkexec.s3 import Location, Objects, first_rows, write_manifest
 from bulkexec.segments import order_of_visit
 
 LOG_SECONDS = 5.0
-CANCEL_POLL_SECONDS = 1.0
 COLUMNS = "task long, segment long, scanned long, matched long, processed long, done boolean, error string"
 
 
 @dataclass(frozen=True)
 class JobReference:
-    """All that a task needs to find its work; plain strings and numbers."""
+    """All that a task needs to find its work; plain strings and numbers. `run_id` is Glue's, empty outside of Glue."""
 
     job_id: str
     run_number: int
     bucket: str
     control_table: str
     region: str
+    run_id: str = ""
 
     @property
     def folder(self) -> Location:
@@ -56,18 +58,49 @@ class JobReference:
 
 
 def run_job(spark: Any, job: JobReference) -> bool:
-    """Run the job's plan on Spark and write report.json. False when the run failed; the report says how."""
+    """Run the job's plan on Spark and write report.json. False when the run failed; the report says how.
+
+    True, with nothing touched, when another Glue run was started for the same run of the job and came first.
+    """
+    try:
+        return _run_job(spark, job)
+    except errors.BulkexecError as error:
+        # Without a report: Glue's error message and the log are all that is left of it.
+        for line in error.lines():
+            log(line)
+        raise
+
+
+def _run_job(spark: Any, job: JobReference) -> bool:
     session = boto3.Session(region_name=job.region)
     objects = Objects(session, job.region)
-    control = ControlTable(session, job.region, job.control_table)
-    data = objects.get(job.folder / "plan.json")
+    control = ControlTable(session, job.region, job.control_table, job.run_number)
+    if not _claimed(control, job):
+        return True
+    with user_errors(f"read the plan of job {job.job_id} from {job.folder}"):
+        data = objects.get(job.folder / "plan.json")
     if data is None:
         raise errors.UnknownJob(f"there is no plan of job {job.job_id} in {job.bucket}")
     driver = _Driver(Plan.from_json(data), job, session, control, objects)
     report = driver.run(spark)
-    for name in (f"runs/{job.run_number}/report.json", "report.json"):
-        objects.put(job.folder / name, report.to_json())
+    with user_errors(f"write the report to {job.folder}"):
+        objects.put(job.folder / f"runs/{job.run_number}/report.json", report.to_json())
+        if not driver.taken_over:
+            objects.put(job.folder / "report.json", report.to_json())
     return report.status != "failed"
+
+
+def _claimed(control: ControlTable, job: JobReference) -> bool:
+    """Whether this Glue run is the one that works on the job: after a lost answer there may be two."""
+    if not job.run_id:
+        return True
+    try:
+        with user_errors(f"claim job {job.job_id} in {job.control_table}"):
+            control.set_run(job.job_id, job.run_number, job.run_id)
+    except TakenOver as error:
+        log(f"{error.message}; this one ({job.run_id}) ends and has touched nothing")
+        return False
+    return True
 
 
 class _Driver:
@@ -79,7 +112,11 @@ class _Driver:
         self._plan, self._job, self._session = plan, job, session
         self._control, self._objects = control, objects
         self._started = time.time()
-        self._before_seconds = control.seconds(job.job_id)
+        self._lost: errors.BulkexecError | None = None
+        self._spark: Any = None
+        self.taken_over = False
+        with user_errors(f"read job {job.job_id} from {job.control_table}"):
+            self._before_seconds = control.seconds(job.job_id)
 
     @property
     def _writes(self) -> bool:
@@ -88,96 +125,151 @@ class _Driver:
     def run(self, spark: Any) -> Report:
         table = self._plan.work.scope.table
         log(f"{self._plan.command} {table.name}: job {self._job.job_id} run {self._job.run_number} begins")
-        failure: errors.BulkexecError | None = None
+        self._spark, failure = spark, None
         try:
-            if self._writes:
-                require_recovery(table, recovery(self._session, table)[0])
-                self._control.lock(table.arn, self._job.job_id)
-            with _Background(self._heartbeat):
-                self._walk(spark)
+            with user_errors(f"run job {self._job.job_id} with {self._job.control_table}"):
+                self._work()
         except errors.BulkexecError as error:
             failure = error
             for line in error.lines():
                 log(line)
         finally:
-            self._control.set_seconds(self._job.job_id, self._seconds)
+            left = self._leave()
+        return self._report(failure or left)
+
+    def _work(self) -> None:
+        with ExitStack() as beside:
+            table = self._plan.work.scope.table
+            require_same_table(self._session, table)
             if self._writes:
-                self._control.unlock(table.arn, self._job.job_id)
-        return self._report(failure)
+                require_recovery(table, recovery(self._session, table)[0])
+                beside.enter_context(self._lock())
+            progress = ProgressLog(self._progress, log, LOG_SECONDS)
+            beside.enter_context(Background(progress.keep, progress.failed))
+            self._walk()
+        if self._lost is not None:
+            raise self._lost
+
+    def _lock(self) -> Background:
+        control = ControlTable(
+            self._session, self._job.region, self._job.control_table, self._job.run_number, RENEWAL_CONFIG
+        )
+        arn = self._plan.work.scope.table.arn
+        keeper = LockKeeper(control, arn, (self._job.job_id, self._job.run_number), self._lose, log)
+        keeper.take()
+        return Background(keeper.keep, keeper.failed)
+
+    def _lose(self, error: errors.BulkexecError) -> None:
+        """The table is not ours any more: every worker has to stop."""
+        self._lost = error
+        log(f"stopping: {error.message}")
+        try:
+            self._control.cancel(self._job.job_id, error.message, self._job.run_number)
+        except AWS_ERRORS as unreachable:
+            # Workers that do not see the mark must not go on; their last pages are done again by a resume.
+            log(f"the workers cannot be told ({unreachable}); their tasks are ended")
+            self._spark.sparkContext.cancelAllJobs()
+
+    def _leave(self) -> errors.BulkexecError | None:
+        """Keep the working time and give the table free; gives an error instead of raising it over another one."""
+        job = self._job
+        try:
+            with user_errors(f"leave job {job.job_id} in {job.control_table}"):
+                self._control.set_seconds(job.job_id, self._seconds, job.run_number)
+                if self._writes:
+                    self._control.unlock(self._plan.work.scope.table.arn, job.job_id, job.run_number)
+        except errors.BulkexecError as error:
+            log(error.message)
+            return error
+        return None
 
     @property
     def _seconds(self) -> float:
         return self._before_seconds + time.time() - self._started
 
-    def _walk(self, spark: Any) -> None:
+    def _walk(self) -> None:
         done = {record.number for record in self._control.segments(self._job.job_id) if record.done}
         still_open = self._plan.segments - len(done)
         if not still_open:
             return
-        tasks = max(1, min(spark.sparkContext.defaultParallelism, still_open))
+        tasks = max(1, min(self._spark.sparkContext.defaultParallelism, still_open))
         log(f"{still_open} of {self._plan.segments} segments to walk in {tasks} tasks of {THREADS} threads")
         walk = _task(self._job, tasks)
-        rows = spark.range(0, tasks, 1, tasks).mapInArrow(walk, COLUMNS).collect()
+        try:
+            rows = self._spark.range(0, tasks, 1, tasks).mapInArrow(walk, COLUMNS).collect()
+        except Exception as error:
+            if self._lost is not None:  # the tasks were ended for that
+                raise self._lost from error
+            raise
         failed = [row["error"] for row in rows if row["error"]]
-        if failed:
+        if failed and self._lost is None:
             raise _TaskFailed.from_json(failed[0])
 
-    def _heartbeat(self, ended: threading.Event) -> None:
-        """Renew the lock, and say how it goes."""
-        renewed = time.monotonic()
-        while not ended.wait(LOG_SECONDS):
-            counts, done = self._control.progress(self._job.job_id)
-            log(
-                f"{done}/{self._plan.segments} segments, scanned {counts.scanned:,}, matched {counts.matched:,}, "
-                f"processed {counts.processed:,}, skipped {counts.skipped:,}, failed {counts.failed:,}"
-            )
-            if self._writes and time.monotonic() - renewed > LOCK_RENEWAL_SECONDS:
-                self._control.lock(self._plan.work.scope.table.arn, self._job.job_id)
-                renewed = time.monotonic()
+    def _progress(self) -> str:
+        counts, done = self._control.progress(self._job.job_id)
+        return (
+            f"{done}/{self._plan.segments} segments, scanned {counts.scanned:,}, matched {counts.matched:,}, "
+            f"processed {counts.processed:,}, skipped {counts.skipped:,}, failed {counts.failed:,}"
+        )
 
     def _report(self, failure: errors.BulkexecError | None) -> Report:
-        plan, records = self._plan, list(self._control.segments(self._job.job_id))
+        plan, job = self._plan, self._job
+        with user_errors(f"read the checkpoints of job {job.job_id} from {job.control_table}"):
+            records = list(self._control.segments(job.job_id))
+            reason = self._control.stop_reason(job.job_id, job.run_number, job.run_id)
+        self.taken_over = reason == TAKEN_OVER
+        if self.taken_over:
+            failure = failure or TakenOver(f"{TAKEN_OVER} job {job.job_id}", fix=f"bulkexec attach {job.job_id}")
         finished = len(records) == plan.segments and all(record.done for record in records)
-        reason = self._control.cancelled(self._job.job_id)
-        status: Status = "failed" if failure is not None else status_of(plan, finished, reason.startswith(CAP_REACHED))
         files = [file for record in records for file in record.files]
-        if plan.options.results and status == "finished":
-            place = Location.parse(plan.options.results)
-            write_manifest(self._objects, place, plan.work.scope.table, files, self._started)
+        if failure is None and finished:
+            failure = self._finish_results(files)
+        status: Status = "failed" if failure is not None else status_of(plan, finished, reason.startswith(CAP_REACHED))
         log(f"{plan.command} {plan.work.scope.table.name}: {status}")
-        bucket = Location.parse(plan.options.results).bucket if plan.options.results else ""
+        preview, notes = self._preview(files)
         return Report(
-            job_id=self._job.job_id,
+            job_id=job.job_id,
             command=plan.command,
             table=plan.work.scope.table.name,
             status=status,
             counts=total(records),
             duration_seconds=self._seconds,
-            cursor=None if finished else Cursor(plan.fingerprint, plan.segments, job=self._job.job_id).encode(),
+            cursor=None if finished else Cursor(plan.fingerprint, plan.segments, job=job.job_id).encode(),
             results=plan.options.results or None,
-            folder=str(self._job.folder),
+            folder=str(job.folder),
             failures=first_failures(records),
-            preview=first_rows(self._objects, bucket, files, PREVIEW_ROWS),
+            preview=preview,
             error=error_lines(failure) if failure is not None else (),
+            notes=notes,
         )
+
+    def _finish_results(self, files: list[DataFile]) -> errors.BulkexecError | None:
+        """Write the manifest of the rows; gives the error if that cannot be."""
+        if not self._plan.options.results:
+            return None
+        place = Location.parse(self._plan.options.results)
+        try:
+            with user_errors(f"write the manifest to {place}"):
+                write_manifest(self._objects, place, self._plan.work.scope.table, files, self._started)
+        except errors.BulkexecError as error:
+            for line in error.lines():
+                log(line)
+            return error
+        return None
+
+    def _preview(self, files: list[DataFile]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """(first rows, notes). Rows that cannot be read back are no reason to fail."""
+        if not self._plan.options.results:
+            return (), ()
+        place = Location.parse(self._plan.options.results)
+        try:
+            with user_errors(f"read rows back from {place}"):
+                return first_rows(self._objects, place.bucket, files, PREVIEW_ROWS), ()
+        except errors.BulkexecError as error:
+            return (), (f"no preview: {error.message}",)
 
 
 CAP_REACHED = "cap"
-
-
-class _Background:
-    """While entered, a thread runs `work(ended)`."""
-
-    def __init__(self, work: Callable[[threading.Event], None]) -> None:
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=work, args=(self._ended,), daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
 
 
 class _TaskFailed(errors.BulkexecError):
@@ -191,7 +283,8 @@ class _TaskFailed(errors.BulkexecError):
 
     @staticmethod
     def to_json(error: errors.BulkexecError) -> str:
-        parts = (type(error).__name__, error.message, error.why, error.fix, error.state)
+        kind = next(each for each in type(error).__mro__ if each.__module__ == errors.__name__)
+        parts = (kind.__name__, error.message, error.why, error.fix, error.state)
         return msgspec.json.encode(parts).decode()
 
 
@@ -209,44 +302,50 @@ def _task(job: JobReference, tasks: int) -> Callable[[Iterable[Any]], Iterator[A
 def walk_task(job: JobReference, tasks: int, number: int) -> tuple[list[SegmentRecord], str]:
     """Walk every open segment of one task; gives their records and an error as JSON, or an empty string."""
     session = boto3.Session(region_name=job.region)
-    control = ControlTable(session, job.region, job.control_table)
-    data = Objects(session, job.region).get(job.folder / "plan.json")
-    assert data is not None
+    control = ControlTable(session, job.region, job.control_table, job.run_number)
+    try:
+        return _walk_segments(session, control, job, tasks, number), ""
+    except TakenOver as error:
+        log(f"task {number}: {error.message}")
+        return [], ""  # the driver finds out by itself
+    except errors.BulkexecError as error:
+        _stop_others(control, job, f"task {number} failed: {error.message}")
+        return [], _TaskFailed.to_json(error)
+
+
+def _walk_segments(
+    session: boto3.Session, control: ControlTable, job: JobReference, tasks: int, number: int
+) -> list[SegmentRecord]:
+    with user_errors(f"read the plan of job {job.job_id} from {job.folder}"):
+        data = Objects(session, job.region).get(job.folder / "plan.json")
+    if data is None:
+        raise errors.UnknownJob(f"there is no plan of job {job.job_id} in {job.bucket}")
     plan = Plan.from_json(data)
-    checkpoints = TableCheckpoints(control, job.job_id)
-    cancelled = _CancelPoll(control, job)
+    poll = StopPoll(control, job.job_id, job.run_number, job.run_id)
     places = Places(results_place(plan), job.folder / "skipped", job.folder / "failed")
     cap = Cap(plan.options.max_items, lambda items: _count_to_cap(control, job, plan, items))
-    run = assemble(plan, session, checkpoints, cap, cancelled, places)
+    run = assemble(plan, session, TableCheckpoints(control, job.job_id), cap, poll, places)
     mine = order_of_visit(plan.segments, tasks, seed=plan.segments)[number]
+    with user_errors(f"keep checkpoints in {job.control_table} and files in S3"):
+        records = run_segments(run, mine)
+    if poll.error is not None:
+        raise poll.error
+    return records
+
+
+def _stop_others(control: ControlTable, job: JobReference, reason: str) -> None:
+    """No other task can get further than this one; they stop at their page boundary."""
     try:
-        return run_segments(run, mine), ""
-    except errors.BulkexecError as error:
-        # No other task can get further than this one; they stop at their page boundary.
-        control.cancel(job.job_id, f"task {number} failed: {error.message}")
-        return [], _TaskFailed.to_json(error)
+        control.cancel(job.job_id, reason, job.run_number)
+    except AWS_ERRORS as error:
+        log(f"{reason}; other tasks cannot be told: {error}")
 
 
 def _count_to_cap(control: ControlTable, job: JobReference, plan: Plan, items: int) -> int:
     handled = control.add_handled(job.job_id, job.run_number, items)
     if plan.options.max_items is not None and handled >= plan.options.max_items:
-        control.cancel(job.job_id, f"{CAP_REACHED} of {plan.options.max_items} items reached")
+        control.cancel(job.job_id, f"{CAP_REACHED} of {plan.options.max_items} items reached", job.run_number)
     return handled
-
-
-class _CancelPoll:
-    """Asks the control table at most once a second, from whichever thread comes first."""
-
-    def __init__(self, control: ControlTable, job: JobReference) -> None:
-        self._control, self._job = control, job
-        self._lock, self._asked, self._reason = threading.Lock(), 0.0, ""
-
-    def __call__(self) -> bool:
-        with self._lock:
-            if not self._reason and time.monotonic() - self._asked > CANCEL_POLL_SECONDS:
-                self._reason = self._control.stop_reason(self._job.job_id, self._job.run_number)
-                self._asked = time.monotonic()
-            return bool(self._reason)
 
 
 def _record_batch(task: int, records: list[SegmentRecord], error: str) -> Any:
