@@ -351,17 +351,17 @@ def open_job(session: boto3.Session, job_id: str) -> tuple[GlueRuntime, Plan, Jo
     except OtherVersion:
         raise
     except errors.NotDeployed as error:
-        raise errors.UnknownJob(
-            f"there is no job {job_id} on this computer, and {error.message}", fix="check --region and --profile"
-        ) from error
+        raise _nowhere(job_id, error.message) from error
     runtime = GlueRuntime(session, deployment)
     with user_errors(f"look up job {job_id}"):
         if not runtime._control.exists():
-            raise errors.NotDeployed(
-                f"there is no control table {deployment.control_table} in {deployment.region}", fix="bulkexec bootstrap"
-            )
+            raise _nowhere(job_id, f"there is no control table {deployment.control_table} in {deployment.region}")
         job = runtime._control.job(job_id)
         data = runtime._objects.get(deployment.job_folder(job_id) / "plan.json") if job is not None else None
     if job is None or data is None:
         raise errors.UnknownJob(f"there is no job {job_id} here or in {deployment.region}", fix="check --region")
     return runtime, Plan.from_json(data), JobRun(job.run_id, job_id, job.run_number)
+
+
+def _nowhere(job_id: str, why: str) -> errors.UnknownJob:
+    return errors.UnknownJob(f"there is no job {job_id} here, and {why}", fix="check --region and --profile")
