@@ -138,3 +138,22 @@ def test_debug_shows_the_stack_of_a_users_error_too(bulkexec: Any) -> None:
     outcome = bulkexec("--debug", "count", "--table", "no-such-table")
     assert outcome.code == 2
     assert "Traceback" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("", "--table is empty"),
+        ("arn:foo", "arn:foo is not the ARN of a table"),
+        ("arn:aws:dynamodb:us-east-1:111122223333:table/orders/index/by-day", "index of orders; give the table"),
+        ("arn:aws:dynamodb:us-east-1:111122223333:table/orders/stream/2026", "stream of orders; give the table"),
+    ],
+)
+def test_what_is_no_table(given: str, words: str, bulkexec: Any) -> None:
+    refused(bulkexec("delete", "--table", given, "--all", "--yes"), "BX100", words)
+
+
+def test_an_error_document_names_its_command(bulkexec: Any) -> None:
+    document = bulkexec.json("count", "--table", "no-such-table").report
+    assert (document["command"], document["status"], document["exit_code"]) == ("count", "refused", 2)
+    assert "job_id" not in document

@@ -296,3 +296,20 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_no_duration_is_rounded_up_to_sixty_seconds() -> None:
     assert duration(59.96) != "60.0 s"
+
+
+@pytest.mark.parametrize("status", ["finished", "dry-run", "failed", "cancelled", "capped"])
+def test_the_result_of_what_did_not_finish_is_so_far(status: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = report_text(Count(), capsys, report_of(Count(), status=status))
+    assert ("items match so far" in text) is (status in ("failed", "cancelled", "capped"))
+
+
+def test_after_a_token_plan_and_report_say_what_they_count(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = plan_of(Find(), results="s3://b/p/AWSDynamoDB/2")
+    say_plan(Terminal(), plan, plan_rows(plan, "role/x", "this process", (), after_token=True))
+    say_report(Terminal(), plan, Find(), report_of(Find()), PRICES, after_token=True)
+    text = capsys.readouterr().out
+    assert re.search(r"Results +s3://b/p/AWSDynamoDB/2\n +a second folder", text)
+    assert re.search(r"Continues +where the resume token points", text)
+    assert re.search(r"counts +of this call only", text)
+    assert too_wide(text) == []

@@ -2,6 +2,7 @@
 
 import base64
 import string
+import tracemalloc
 
 import msgspec
 import pytest
@@ -126,3 +127,32 @@ def test_a_token_of_another_operation_is_refused() -> None:
     with pytest.raises(errors.BadToken) as caught:
         require_same(Cursor("f"), "g")
     assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"segments": 8, "done": [[0, 10**12]]},
+        {"segments": 10**12, "done": [[0, 10**11]]},
+        {"segments": 10**6, "done": [[0, 999_999]] * 1000},
+        {"segments": 8, "done": [[3, 2]]},
+        {"segments": 8, "done": [[-1, 2]]},
+        {"segments": 8, "done": [[4, 5], [0, 1]]},
+        {"segments": 8, "open": {"8": "{}"}},
+        {"segments": 8, "open": {"-1": "{}"}},
+        {"segments": -1, "job": "7f3a91c2"},
+        {},
+    ],
+)
+def test_what_no_walk_can_have_left_is_refused_without_being_unrolled(members: dict[str, object]) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(errors.BadToken, match="no walk can have"):
+            decode_cursor(token_of(fingerprint="f", **members))
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_largest_walk_there_can_be_is_taken() -> None:
+    assert decode_cursor(Cursor("f", 10**6, ((0, 999_998),), {999_999: "{}"}).encode()).segments == 10**6

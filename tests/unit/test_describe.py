@@ -12,7 +12,7 @@ import botocore.session
 import pytest
 
 from bulkexec import errors
-from bulkexec.describe import describe, recovery, require_recovery, table_region, user_errors
+from bulkexec.describe import describe, recovery, require_recovery, require_same_table, table_region, user_errors
 from bulkexec.model import Index, KeyAttribute, Table
 
 ARN = "arn:aws:dynamodb:eu-west-1:111122223333:table/orders"
@@ -186,6 +186,7 @@ def test_a_name_that_no_table_can_have_is_one_sentence(account: Account, name: s
         (botocore.exceptions.ProfileNotFound(profile="x"), errors.BadArgument),
         (botocore.exceptions.EndpointConnectionError(endpoint_url="http://x"), errors.Unreachable),
         (botocore.exceptions.ConnectTimeoutError(endpoint_url="http://x"), errors.Unreachable),
+        (botocore.exceptions.DataNotFoundError(data_path="x"), errors.RequestRejected),
     ],
     ids=lambda each: type(each).__name__ if isinstance(each, Exception) else "",
 )
@@ -230,3 +231,61 @@ def test_recovery_that_is_on_says_since_when(account: Account) -> None:
     session, _ = account(DescribeTable={"Table": FACTS}, DescribeContinuousBackups=backups(point))
     assert recovery(session, describe(session, "orders")) == (True, since.isoformat())
     require_recovery(describe(session, "orders"), True)
+
+
+# What is no table, and what is no longer the same one
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("", "--table is empty"),
+        ("  ", "--table is empty"),
+        ("arn:foo", "arn:foo is not the ARN of a table"),
+        ("arn:aws:s3:::bucket", "not the ARN of a table"),
+        ("arn:aws:dynamodb:eu-west-1:111122223333:table/", "not the ARN of a table"),
+        (f"{ARN}/index/by-day", "that is an index of orders; give the table"),
+        (f"{ARN}/stream/2026-10-26T10:00:00.000", "that is a stream of orders; give the table"),
+        (f"{ARN}/backup/01", "that is a backup of orders; give the table"),
+    ],
+)
+def test_what_is_no_table_is_said_before_aws_is_asked(account: Account, given: str, words: str) -> None:
+    session, asked = account(DescribeTable={"Table": FACTS})
+    with pytest.raises(errors.BadArgument) as caught:
+        describe(session, given)
+    assert words in caught.value.message
+    assert asked == []
+
+
+def test_a_table_is_known_by_its_id_or_else_by_when_it_was_made(account: Account) -> None:
+    made = datetime(2026, 10, 26, tzinfo=UTC)
+    assert table_from(account, TableId="one", CreationDateTime=made).id == "one"
+    assert table_from(account, CreationDateTime=made).id == made.isoformat()
+    assert table_from(account).id == ""
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        {"TableId": "two"},
+        {"TableId": "one", "KeySchema": [*KEY_SCHEMA, {"AttributeName": "day", "KeyType": "RANGE"}]},
+    ],
+)
+def test_a_table_of_another_id_or_other_keys_is_not_gone_on_with(account: Account, now: dict[str, Any]) -> None:
+    before = table_from(account, TableId="one")
+    session, _ = account(DescribeTable={"Table": {**FACTS, **now}})
+    with pytest.raises(errors.TableUnusable, match="dropped and made again") as caught:
+        require_same_table(session, before)
+    assert caught.value.exit_code == 2
+
+
+def test_the_same_table_may_have_grown(account: Account) -> None:
+    before = table_from(account, TableId="one")
+    session, _ = account(DescribeTable={"Table": {**FACTS, "TableId": "one", "ItemCount": 99}})
+    assert require_same_table(session, before).item_count == 99
+
+
+def test_a_table_in_no_usable_state_is_not_gone_on_with(account: Account) -> None:
+    session, _ = account(DescribeTable={"Table": {**FACTS, "TableStatus": "DELETING"}})
+    with pytest.raises(errors.TableUnusable, match="DELETING"):
+        require_same_table(session, table_from(account))

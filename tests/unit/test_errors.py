@@ -69,3 +69,7 @@ def test_an_error_says_what_why_how_to_mend_and_what_state_things_are_in() -> No
 
 def test_what_is_not_known_has_no_line() -> None:
     assert errors.Exhausted("gave up", fix="later").lines() == ["error BX303: gave up", "  fix    later"]
+
+
+def test_an_error_is_about_no_job_until_there_is_one() -> None:
+    assert errors.Exhausted("gave up").job_id == ""

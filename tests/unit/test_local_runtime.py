@@ -10,7 +10,17 @@ import pytest
 
 from bulkexec import errors
 from bulkexec.model import Counts, DataFile, Failure, KeyAttribute, Plan, Scope, SegmentRecord, Table, Work
-from bulkexec.runtimes.local import FileCheckpoints, JobFile, Totals, Watch, read_job, state_directory
+from bulkexec.runtimes.file_lock import FileLock
+from bulkexec.runtimes.local import (
+    FileCheckpoints,
+    JobFile,
+    Totals,
+    Watch,
+    hold_job,
+    read_job,
+    require_state_directory,
+    state_directory,
+)
 
 TABLE = Table("orders", "arn", "eu-west-1", "1", (KeyAttribute("pk", "S"),), "ACTIVE", 1, 1, "on-demand")
 JOB = JobFile("7f3a91c2", Plan("count", {}, Work(Scope(TABLE)), 8, False), 1.7e9, 10.0)
@@ -169,3 +179,81 @@ def test_totals_of_many_threads_lose_nothing() -> None:
     for thread in threads:
         thread.join()
     assert totals.counts == Counts(scanned=4000)
+
+
+# One process a job
+
+HOLDER = """
+import sys, time
+from bulkexec.runtimes.local import hold_job
+with hold_job("7f3a91c2"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_job_is_held_by_one_process_and_free_when_that_dies(state: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with (
+            pytest.raises(errors.JobRunning, match=f"job 7f3a91c2 is running as process {process.pid}"),
+            hold_job(JOB.id),
+        ):
+            pass
+        process.kill()
+    with hold_job(JOB.id):
+        pass
+    assert list(state.iterdir()) == []
+
+
+def test_jobs_of_different_ids_do_not_meet() -> None:
+    with hold_job("7f3a91c2"), hold_job("7f3a91c3"):
+        pass
+
+
+def test_what_a_killed_process_left_half_written_is_cleared_away(state: Path) -> None:
+    state.mkdir(parents=True)
+    for name in ("7f3a91c2.1.writing", "0000000a.1.writing"):
+        (state / name).touch()
+    with hold_job(JOB.id):
+        assert sorted(path.name for path in state.iterdir()) == ["0000000a.1.writing", "7f3a91c2.lock"]
+
+
+def test_of_many_that_want_a_lock_one_has_it_at_any_time(tmp_path: Path) -> None:
+    inside, most, taken = [0], [0], [0]
+
+    def work() -> None:
+        for _ in range(200):
+            lock = FileLock(tmp_path / "lock")
+            if lock.acquire("x") is None:
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                taken[0] += 1
+                inside[0] -= 1
+                lock.release()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
+    assert taken[0] >= 200
+
+
+def test_a_state_directory_that_cannot_be_made_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BULKEXEC_STATE_DIR", "/proc/nowhere")
+    with pytest.raises(errors.BadArgument, match="/proc/nowhere/jobs"):
+        require_state_directory()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"id":"7f3a91c2"}'])
+def test_a_damaged_file_is_one_sentence(content: bytes, state: Path) -> None:
+    state.mkdir(parents=True)
+    (state / "7f3a91c2.json").write_bytes(content)
+    with pytest.raises(errors.UnknownJob, match="cannot be read") as caught:
+        read_job(JOB.id)
+    assert "\n" not in caught.value.message

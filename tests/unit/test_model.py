@@ -239,3 +239,9 @@ def test_key_names_come_partition_key_first() -> None:
 @pytest.mark.parametrize("condition", [None, Expression("#k = :k", {"#k": "pk"}, {":k": {"S": "a"}})])
 def test_a_scope_is_pinned_by_its_key_condition(condition: Any) -> None:
     assert Scope(ORDERS, key_condition=condition).pinned is (condition is not None)
+
+
+def test_the_fingerprint_changes_when_the_table_is_made_again() -> None:
+    again = replace(PLAN, work=Work(Scope(replace(ORDERS, id="another"))))
+    same = replace(PLAN, work=Work(Scope(replace(ORDERS))))
+    assert again.fingerprint != same.fingerprint
