@@ -43,6 +43,8 @@ class LogTail:
         self._second, self._lines, self._dropped = 0, 0, 0
         self._last_ms = self._began_ms
         self._said: set[str] = set()
+        self._forget_at = SEEN_EVENTS
+        self._open: Any = None
         self._thread = threading.Thread(target=self._run, name="live-tail", daemon=True)
 
     def __enter__(self) -> "LogTail":
@@ -52,7 +54,22 @@ class LogTail:
     def __exit__(self, *_: object) -> None:
         """The run has ended: show what came last, then stop."""
         self._ended.set()
+        self._interrupt()
         self._thread.join(timeout=10)
+
+    def _interrupt(self) -> None:
+        """End the read that the thread is in; the next update may be long in coming.
+
+        Closing the stream from here would wait for that read. urllib3's `shutdown` is made for this, and botocore's
+        EventStream does not pass it on.
+        """
+        raw = getattr(self._open, "_raw_stream", None)
+        if raw is None:
+            return
+        try:
+            raw.shutdown()
+        except (ValueError, RuntimeError, OSError):
+            return  # the thread has just closed it
 
     def _run(self) -> None:
         try:
@@ -60,6 +77,7 @@ class LogTail:
                 self._one_session()
             self._backfill()
             self._admit()
+            self._client.close()
         except botocore.exceptions.BotoCoreError as error:
             self._say(f"log: cannot be shown any more ({error}); it is in log group {self._group}")
         except botocore.exceptions.ClientError as error:
@@ -68,10 +86,7 @@ class LogTail:
     def _one_session(self) -> None:
         try:
             answer = self._client.start_live_tail(logGroupIdentifiers=[self._arn], logStreamNamePrefixes=[self._stream])
-            for update in answer["responseStream"]:
-                self._take(update)
-                if self._ended.is_set():
-                    return
+            self._read(answer["responseStream"])
             self._backfill()
         except (
             botocore.exceptions.HTTPClientError,
@@ -80,13 +95,28 @@ class LogTail:
             botocore.exceptions.EventStreamError,
         ):
             # A session that ended or a connection that was lost (cases C115 C119): fill the gap, begin a new one.
-            self._backfill()
+            if not self._ended.is_set():
+                self._backfill()
             self._ended.wait(RECONNECT_SECONDS)
         except botocore.exceptions.ClientError as error:
             # No Live Tail here (case C120), or too many sessions: read the log group instead.
             self._backfill()
             self._say_once(f"log: Live Tail answers {error.response['Error']['Code']}; reading the log group instead")
             self._ended.wait(POLL_SECONDS)
+
+    def _read(self, stream: Any) -> None:
+        self._open = stream
+        try:
+            if self._ended.is_set():
+                return
+            for update in stream:
+                self._take(update)
+                if self._ended.is_set():
+                    return
+        finally:
+            # Here and now: the garbage collector would close socket and response in the wrong order, with a trace.
+            self._open = None
+            stream.close()
 
     def _take(self, update: dict[str, Any]) -> None:
         session = update.get("sessionUpdate")
@@ -130,7 +160,7 @@ class LogTail:
         self._last_ms = max(self._last_ms, mark[0])
         for line in mark[1].splitlines():
             self._say_at_most(line)
-        if len(self._shown) > SEEN_EVENTS:
+        if len(self._shown) > self._forget_at:
             self._forget()
 
     def _forget(self) -> None:
@@ -139,6 +169,8 @@ class LogTail:
         for marks in (self._shown, self._tailed):
             for mark in [mark for mark in marks if mark[0] < recent]:
                 del marks[mark]
+        # In a flood all of them are recent: looking again only when there are twice as many keeps this cheap.
+        self._forget_at = max(SEEN_EVENTS, 2 * len(self._shown))
 
     def _say_at_most(self, line: str) -> None:
         second = int(time.monotonic())

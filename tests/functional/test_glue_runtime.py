@@ -1,5 +1,6 @@
 """Glue jobs whose answers get lost, whose lock is taken, whose client is refused: one run works and says its end."""
 
+import gc
 import threading
 import time
 import uuid
@@ -15,9 +16,10 @@ from bulkexec.commands.delete import Delete
 from bulkexec.control import ControlTable, TakenOver
 from bulkexec.model import Counts, Options, Plan, Report, SegmentRecord
 from bulkexec.planning import Filter, make_plan
-from bulkexec.runtimes.deployment import CONTROL_TABLE, JOB_NAME, find_deployment
+from bulkexec.runtimes.deployment import CONTROL_TABLE, JOB_NAME, OUTPUT_LOGS, find_deployment
 from bulkexec.runtimes.glue import GlueRuntime, JobRun, open_job
 from bulkexec.runtimes.heartbeat import RENEWAL_CONFIG, Background, LockKeeper, ProgressLog
+from bulkexec.runtimes.live_tail import LogTail
 from bulkexec.runtimes.spark import JobReference, run_job, walk_task
 from bulkexec.s3 import Location, Objects
 from bulkexec.sandbox.process import Sandbox, environment
@@ -249,6 +251,21 @@ def test_a_job_looked_for_in_a_region_without_bulkexec(deployed: str, session: b
     with pytest.raises(errors.UnknownJob, match="eu-west-1") as caught:
         open_job(boto3.Session(region_name="eu-west-1"), "7f3a91c2")
     assert "--region" in caught.value.fix
+
+
+@pytest.mark.parametrize("after_seconds", [0.3, 1.5, 2.2])
+def test_leaving_a_live_tail_does_not_wait_for_its_next_update(
+    after_seconds: float, runtime: GlueRuntime, session: boto3.Session, deployed: str
+) -> None:
+    arn = runtime.deployment.output_logs_arn
+    tail = LogTail(session, REGION, OUTPUT_LOGS, arn, "jr_nobody", lambda line: None)
+    with tail:
+        time.sleep(after_seconds)
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 0.5
+    assert not [thread for thread in threading.enumerate() if thread.name == "live-tail"]
+    del tail
+    gc.collect()  # a socket or response that was left open would be a warning, and so an error
 
 
 # The driver, without Spark

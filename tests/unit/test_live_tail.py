@@ -1,5 +1,6 @@
 """A log is shown whole and once, whatever Live Tail does. The logs client is scripted below boto3's own interface."""
 
+import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -231,3 +232,41 @@ def test_a_flood_is_cut_for_the_terminal_and_said_so(logs: Logs) -> None:
     lines = shown(logs)
     assert len(lines) < 2500
     assert any(GROUP in line for line in lines)
+
+
+def test_a_flood_of_recent_lines_is_not_searched_for_old_ones_at_each(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches: list[int] = []
+    forget = LogTail._forget
+    monkeypatch.setattr("bulkexec.runtimes.live_tail.SEEN_EVENTS", 100)
+    monkeypatch.setattr(LogTail, "_forget", lambda tail: (searches.append(len(tail._shown)), forget(tail)))
+    events = logs.put(*[f"line {n}" for n in range(5000)])
+    logs.sessions = [[START, *[update(*events[n : n + 500]) for n in range(0, 5000, 500)]]]
+    shown(logs)
+    assert 1 <= len(searches) <= 10
+
+
+def test_old_marks_are_forgotten(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bulkexec.runtimes.live_tail.SEEN_EVENTS", 100)
+    now = int(time.time() * 1000)
+    old, recent = (logs.put(*[f"line {n}" for n in range(150)], at_ms=at) for at in (now - 60_000, now))
+    with LogTail(logs.session(), "eu-west-1", GROUP, ARN, STREAM, lambda line: None) as tail:
+        logs.sessions = [[update(*old, *recent)]]
+        assert logs.all_given.wait(10)
+    assert len(tail._shown) < 250
+
+
+def test_every_stream_is_closed_by_the_thread_that_reads_it(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Iterator[Any]] = []
+    updates = Logs._updates
+
+    def kept(script: Logs) -> Iterator[dict[str, Any]]:
+        opened.append(updates(script))
+        return opened[-1]
+
+    monkeypatch.setattr(Logs, "_updates", kept)
+    logs.sessions = [[START, urllib3.exceptions.ProtocolError("broken")], [START]]
+    shown(logs)
+    assert len(opened) >= 3
+    assert all(inspect.getgeneratorstate(stream) == inspect.GEN_CLOSED for stream in opened)  # type: ignore[arg-type]
