@@ -11,8 +11,13 @@ import boto3
 import pytest
 
 from bulkexec import errors
+from bulkexec.commands.delete import Delete
 from bulkexec.describe import describe
+from bulkexec.model import Options
+from bulkexec.planning import Filter, make_plan
+from bulkexec.runtimes.assembly import MemoryCheckpoints
 from bulkexec.runtimes.deployment import CONTROL_TABLE
+from bulkexec.runtimes.local import Totals, run_local
 from bulkexec.runtimes.table_lock import TableLock
 
 ITEMS = 400
@@ -139,6 +144,25 @@ def test_a_lock_that_another_job_took_over_is_lost(
         assert isinstance(lock.lost, errors.TableLocked)
         assert "0000000b" in lock.lost.why
     assert lock_of(tables, table.name)["job"]["S"] == "0000000b", "the lock of the other job stays"
+
+
+def test_a_run_that_lost_its_lock_stops_with_that_error_and_can_go_on(
+    session: boto3.Session, tables: Any, items: Any
+) -> None:
+    planned = make_plan(session, Delete(all=True), tables.make(items(60, 60)), Filter(), Options(), 1, 4)
+    lost, totals = errors.TableLocked("the lock was lost"), Totals()
+
+    def stop() -> bool:
+        return totals.counts.scanned > 0
+
+    checkpoints = MemoryCheckpoints()
+    report = run_local(
+        planned.plan, session, "0000000a", checkpoints, stop, totals, threads=1, broken=lambda: lost if stop() else None
+    )
+    assert (report.status, report.exit_code, report.error) == ("failed", 1, ("error BX108: the lock was lost",))
+    assert report.cursor
+    assert 0 < report.counts.processed < 60
+    assert report.counts.processed == 60 - len(tables.read(report.table))
 
 
 # The same table
