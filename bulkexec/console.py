@@ -76,9 +76,17 @@ def folded(name: str, text: str, name_cells: int) -> list[str]:
 
 
 def plan_rows(
-    plan: Plan, caller: str, runs_on: str, remarks: tuple[str, ...], after_token: bool = False
+    plan: Plan,
+    caller: str,
+    runs_on: str,
+    remarks: tuple[str, ...],
+    limits: tuple[tuple[str, str], ...] = (),
+    after_token: bool = False,
 ) -> list[tuple[str, str]]:
-    """Name and text of each line of a plan; `after_token` when it begins where a resume token of a local run points."""
+    """Name and text of each line of a plan.
+
+    `limits` are its rates and where they come from; `after_token` is set when it begins where a resume token points.
+    """
     table, estimate = plan.work.scope.table, plan.estimate
     assert estimate is not None
     rows = [
@@ -91,8 +99,9 @@ def plan_rows(
     ]
     if plan.mutates:
         rows.append(("Writes", _writes(plan, estimate)))
-    if limits := _limits(plan):
-        rows.append(("Limits", limits))
+    rows += limits
+    if plan.options.max_items is not None:
+        rows.append(("Stops", f"at the first page boundary at or past {plan.options.max_items:,} items"))
     rows += [("Cost", f"{_dollars(estimate.usd)} (estimate)"), ("Left out", "; ".join(estimate.left_out))]
     rows += [("", note) for note in estimate.notes]
     rows.append(("Runs on", runs_on))
@@ -137,17 +146,6 @@ def _writes(plan: Plan, estimate: Estimate) -> str:
     if low == high:
         return f"{high:,.0f} units"
     return f"{low:,.0f} to {high:,.0f} units    how many items match is not known before they are read"
-
-
-def _limits(plan: Plan) -> str:
-    options, parts = plan.options, []
-    if options.read_rate is not None:
-        parts.append(f"{options.read_rate:g} read units/s a process")
-    if options.write_rate is not None:
-        parts.append(f"{options.write_rate:g} write units/s a process")
-    if options.max_items is not None:
-        parts.append(f"stops at the first page boundary at or past {options.max_items:,} items")
-    return ", ".join(parts)
 
 
 def _undo(plan: Plan) -> str:

@@ -65,11 +65,6 @@ class GlueShape:
     def dpus(self) -> float | None:
         return DPUS[self.worker_type] * self.workers if self.worker_type in DPUS else None
 
-    @property
-    def processes(self) -> int:
-        """Spark tasks at a time: one for each of a DPU's 4 vCPUs, on all workers but the driver's."""
-        return max(1, self.workers - 1) * int(DPUS.get(self.worker_type, 1) * 4)
-
 
 class Span(NamedTuple):
     """From `low` to `high`."""
@@ -208,14 +203,13 @@ class _Run:
         return Span(GLUE_START_SECONDS + low, GLUE_START_SECONDS + high)
 
     def _limit(self, kind: Literal["read", "write"]) -> float | None:
-        """The smallest of our rate in all processes, provisioned capacity and an on-demand maximum, if set."""
+        """The smallest of our rate, provisioned capacity and an on-demand maximum, if set."""
         table, options = self.table, self.options
         if kind == "read":
             rate, of_table = options.read_rate, (table.read_capacity, table.max_read_request_units)
         else:
             rate, of_table = options.write_rate, (table.write_capacity, table.max_write_request_units)
-        of_ours = (rate or 0) * min(self.segments, self.glue.processes if self.glue else 1)
-        return min((limit for limit in (of_ours, *of_table) if limit > 0), default=None)
+        return min((limit for limit in (rate or 0.0, *of_table) if limit > 0), default=None)
 
     @property
     def usd(self) -> tuple[float, float] | None:

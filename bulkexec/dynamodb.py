@@ -10,6 +10,17 @@ from typing import Any, cast
 
 import msgspec
 
+from bulkexec.answers import (
+    Capacity,
+    Request,
+    StatementAnswer,
+    StatementError,
+    batch_get_decoder,
+    batch_write_decoder,
+    item_decoder,
+    page_decoder,
+    statements_decoder,
+)
 from bulkexec.batches import BatchWrite, Statements
 from bulkexec.budgets import Consumed
 from bulkexec.model import Delete, Expression, Failure, Page, Put, Scope, Segment, Work, Write
@@ -23,71 +34,6 @@ ITEM_FAULTS = frozenset({"ValidationException", "ItemCollectionSizeLimitExceeded
 """Faults that are of one item, not of the run."""
 
 encode = msgspec.json.encode
-
-
-class _IndexCapacity(msgspec.Struct):
-    CapacityUnits: float = 0.0
-
-
-class _Capacity(msgspec.Struct):
-    CapacityUnits: float = 0.0
-    GlobalSecondaryIndexes: dict[str, _IndexCapacity] = {}
-
-
-class _PageAnswer(msgspec.Struct):
-    Items: list[msgspec.Raw] = []
-    Count: int = 0
-    ScannedCount: int = 0
-    LastEvaluatedKey: msgspec.Raw = msgspec.Raw()  # empty at the end of the segment
-    ConsumedCapacity: _Capacity = msgspec.field(default_factory=_Capacity)
-
-
-class _Request(msgspec.Struct):
-    """One entry of UnprocessedItems."""
-
-    DeleteRequest: dict[str, msgspec.Raw] = {}
-    PutRequest: dict[str, msgspec.Raw] = {}
-
-
-class _BatchWriteAnswer(msgspec.Struct):
-    UnprocessedItems: dict[str, list[msgspec.Raw]] = {}
-    ConsumedCapacity: list[_Capacity] = []
-
-
-class _StatementError(msgspec.Struct):
-    Code: str = ""
-    Message: str = ""
-
-    @property
-    def unsure(self) -> bool:
-        """Whether the statement may have had its effect all the same."""
-        return self.Code.startswith("InternalServer")
-
-
-class _StatementAnswer(msgspec.Struct):
-    Error: _StatementError | None = None
-
-
-class _StatementsAnswer(msgspec.Struct):
-    Responses: list[_StatementAnswer] = []
-    ConsumedCapacity: list[_Capacity] = []
-
-
-class _ItemAnswer(msgspec.Struct):
-    ConsumedCapacity: _Capacity = msgspec.field(default_factory=_Capacity)
-
-
-class _BatchGetAnswer(msgspec.Struct):
-    Responses: dict[str, list[dict[str, Any]]] = {}
-    UnprocessedKeys: dict[str, Any] = {}
-    ConsumedCapacity: list[_Capacity] = []
-
-
-_page = msgspec.json.Decoder(_PageAnswer)
-_batch_write = msgspec.json.Decoder(_BatchWriteAnswer)
-_statements = msgspec.json.Decoder(_StatementsAnswer)
-_item = msgspec.json.Decoder(_ItemAnswer)
-_batch_get = msgspec.json.Decoder(_BatchGetAnswer)
 
 
 @dataclass
@@ -105,7 +51,7 @@ class Outcome:
         """Units by what they were charged to."""
         return Consumed(self.units - sum(self.index_units.values()), self.index_units)
 
-    def charge(self, capacities: Iterable[_Capacity]) -> None:
+    def charge(self, capacities: Iterable[Capacity]) -> None:
         """Take in what requests consumed."""
         for capacity in capacities:
             self.units += capacity.CapacityUnits
@@ -141,7 +87,7 @@ class Reader:
         operation = "Query" if self.work.scope.pinned else "Scan"
         body = self._body(segment, start_key, limit)
         answer, _ = self.calls.call(operation, body, on_throttle, stop)
-        page = _page.decode(answer)
+        page = page_decoder.decode(answer)
         last = bytes(page.LastEvaluatedKey) or None
         return Page(page.Items, page.Count, page.ScannedCount, page.ConsumedCapacity.CapacityUnits, last)
 
@@ -244,7 +190,7 @@ class Writer:
         pending: Sequence[bytes | msgspec.Raw] = self._batch.entries(cast(Sequence[Delete | Put], writes))
         while True:
             content, _ = self.calls.call("BatchWriteItem", self._batch.body(pending), on_throttle)
-            answer = _batch_write.decode(content)
+            answer = batch_write_decoder.decode(content)
             left = next(iter(answer.UnprocessedItems.values()), [])
             outcome.charge(answer.ConsumedCapacity)
             outcome.processed += len(pending) - len(left)
@@ -270,7 +216,7 @@ class Writer:
         while pending:
             body = self._statements.body([self._statement(write) for write in pending])
             content, lost = self.calls.call("BatchExecuteStatement", body, on_throttle)
-            answer = _statements.decode(content)
+            answer = statements_decoder.decode(content)
             outcome.charge(answer.ConsumedCapacity)
             left = self._sort(pending, answer.Responses, outcome, doubtful or lost)
             # A statement that failed inside the service may have had its effect, like a request whose answer was lost.
@@ -293,7 +239,7 @@ class Writer:
         return self._statements.update(write.key, write.change, write.condition or self.work.scope.guard_statement)
 
     def _sort(
-        self, writes: Sequence[Write], answers: Sequence[_StatementAnswer], outcome: Outcome, doubtful: bool
+        self, writes: Sequence[Write], answers: Sequence[StatementAnswer], outcome: Outcome, doubtful: bool
     ) -> list[Write]:
         """Put each write into its bucket; give back those to send again."""
         again, refused, denied = [], [], ""
@@ -331,7 +277,7 @@ class Writer:
         except Fault as fault:
             self._refused_alone(write, fault, outcome)
             return
-        outcome.charge([_item.decode(content).ConsumedCapacity])
+        outcome.charge([item_decoder.decode(content).ConsumedCapacity])
         outcome.processed += 1
 
     def _refused_alone(self, write: Write, fault: Fault, outcome: Outcome) -> None:
@@ -368,7 +314,7 @@ class Writer:
         }
         while request:
             content, _ = self.calls.call("BatchGetItem", encode({"RequestItems": request}))
-            answer = _batch_get.decode(content)
+            answer = batch_get_decoder.decode(content)
             there |= {_canonical(item) for items in answer.Responses.values() for item in items}
             request = answer.UnprocessedKeys
         return {_canonical(key) for key in keys} - there
@@ -384,7 +330,7 @@ def _condition(expression: Expression) -> dict[str, Any]:
 
 
 def _entry_key(entry: bytes | msgspec.Raw, names: tuple[str, ...]) -> dict[str, Any]:
-    request = msgspec.json.decode(entry, type=_Request)
+    request = msgspec.json.decode(entry, type=Request)
     raw = request.DeleteRequest.get("Key") or request.PutRequest["Item"]
     item: dict[str, Any] = msgspec.json.decode(raw)
     return {name: item[name] for name in names}
@@ -402,7 +348,7 @@ def key_of(write: Write) -> dict[str, Any]:
     return key
 
 
-def _statement_fault(error: _StatementError) -> Fault:
+def _statement_fault(error: StatementError) -> Fault:
     return Fault(error.Code, error.Message)
 
 

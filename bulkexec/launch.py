@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from secrets import token_hex
 
 import boto3
@@ -14,10 +14,9 @@ from bulkexec.command import Command, load, restore
 from bulkexec.console import Progress, Terminal, confirm, plan_rows, say_plan, say_report
 from bulkexec.cost import Prices, metered_usd
 from bulkexec.cursor import Cursor, decode_cursor, require_same
-from bulkexec.describe import recovery, require_recovery, require_same_table, user_errors, who
+from bulkexec.describe import user_errors, who
 from bulkexec.model import Options, Plan, Report
-from bulkexec.planning import Filter, Planned, make_plan, price
-from bulkexec.pricing import fetch_prices
+from bulkexec.planning import AskedRates, Filter, Planned, make_plan, price
 from bulkexec.runtimes import glue, local
 from bulkexec.runtimes.assembly import THREADS
 from bulkexec.runtimes.deployment import Deployment, find_deployment
@@ -41,6 +40,7 @@ class Request:
     segments: int | None = None
     resume_token: str | None = None
     yes: bool = False
+    rates: AskedRates = field(default_factory=AskedRates)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,9 @@ def launch(caller: Caller, command: Command, request: Request) -> Report:
     job_id = token_hex(4)
     options = replace(request.options, results=results_folder(request.options.results, job_id))
     slots = THREADS
-    planned = make_plan(caller.session, command, request.table, request.filter, options, slots, request.segments)
+    planned = make_plan(
+        caller.session, command, request.table, request.filter, options, slots, request.segments, request.rates
+    )
     if cursor is not None:
         require_same(cursor, planned.plan.fingerprint)
         if cursor.job:
@@ -106,8 +108,8 @@ def _require_fitting(cursor: Cursor, request: Request) -> None:
 
 def _continue_in_glue(caller: Caller, request: Request, planned: Planned, cursor: Cursor) -> Report:
     """Go on with a job by its token: planned, shown and confirmed like a new one, under the options given now."""
-    table, asked, job_id = planned.plan.work.scope.table, request.options, _job_id(cursor.job)
-    service, plan, run = glue.open_job(_in_region(caller.session, table.region), job_id)
+    table, asked, job_id = planned.plan.work.scope.table, request.options, job_id_of(cursor.job)
+    service, plan, run = glue.open_job(in_region(caller.session, table.region), job_id)
     if service.alive(run):
         raise errors.JobRunning(f"job {job_id} is still running", fix=f"bulkexec attach {job_id}")
     if asked.results and not plan.options.results.startswith(f"{Location.parse(asked.results)}/"):
@@ -115,14 +117,17 @@ def _continue_in_glue(caller: Caller, request: Request, planned: Planned, cursor
             f"job {job_id} writes to {plan.options.results}, not to {asked.results}", fix="leave --results out"
         )
     continued = replace(planned.plan, segments=plan.segments).with_options(results=plan.options.results)
-    continued = price(replace(planned, plan=continued), service.deployment.shape)
+    deployment = service.deployment
+    planned = price(replace(planned, plan=continued), deployment.shape, deployment.timeout_minutes * 60)
+    continued = planned.plan
     runs_on = f"{service.deployment.describe()}   (job {job_id} goes on)"
-    say_plan(caller.terminal, continued, plan_rows(continued, who(caller.session), runs_on, planned.remarks))
+    rows = plan_rows(continued, who(caller.session), runs_on, planned.remarks, planned.limits)
+    say_plan(caller.terminal, continued, rows)
     _gate(caller, continued, request.yes)
-    return _submit(caller, Launch(continued, planned.prices, job_id, service.deployment, None), service)
+    return submit(caller, Launch(continued, planned.prices, job_id, service.deployment, None), service)
 
 
-def _in_region(session: boto3.Session, region: str) -> boto3.Session:
+def in_region(session: boto3.Session, region: str) -> boto3.Session:
     """The session, or one of the same profile in the region of the table."""
     if session.region_name == region:
         return session
@@ -138,17 +143,20 @@ def _go(
     deployment = None
     if runtime == "glue":
         deployment = find_deployment(caller.session, region)
-        plan, runs_on = price(_for_glue(planned, deployment, job_id, request), deployment.shape), deployment.describe()
+        timeout_seconds = deployment.timeout_minutes * 60
+        planned = price(_for_glue(planned, deployment, job_id, request), deployment.shape, timeout_seconds)
+        runs_on = deployment.describe()
     else:
         local.require_state_directory()
         planned = replace(planned, plan=_local_results(caller, planned.plan, job_id))
-        plan, runs_on = price(planned, None), f"this process, {THREADS} threads"
-    rows = plan_rows(plan, who(caller.session), f"{runs_on}{why}", planned.remarks, after_token=cursor is not None)
+        planned, runs_on = price(planned, None), f"this process, {THREADS} threads"
+    plan, continues = planned.plan, cursor is not None
+    rows = plan_rows(plan, who(caller.session), f"{runs_on}{why}", planned.remarks, planned.limits, continues)
     say_plan(caller.terminal, plan, rows)
     _gate(caller, plan, request.yes)
     begin = Launch(plan, planned.prices, job_id, deployment, cursor)
     if deployment is not None:
-        return _submit(caller, begin, glue.GlueRuntime(caller.session, deployment))
+        return submit(caller, begin, glue.GlueRuntime(caller.session, deployment))
     return _run_local(caller, begin)
 
 
@@ -208,7 +216,7 @@ def _gate(caller: Caller, plan: Plan, yes: bool) -> None:
 
 
 @contextmanager
-def _naming(job_id: str) -> Iterator[None]:
+def naming(job_id: str) -> Iterator[None]:
     """Errors from here on are about this job, and say so."""
     try:
         with user_errors(f"run job {job_id}"):
@@ -234,11 +242,11 @@ def _finish(caller: Caller, begin: Launch, report: Report, after_token: bool = F
 def _run_local(caller: Caller, begin: Launch) -> Report:
     records = tuple(begin.cursor.records()) if begin.cursor is not None else ()
     job = local.JobFile(begin.job_id, begin.plan, time.time(), records=records, after_token=begin.cursor is not None)
-    with _naming(job.id), local.hold_job(job.id):
-        return _walk(caller, begin, job)
+    with naming(job.id), local.hold_job(job.id):
+        return walk(caller, begin, job)
 
 
-def _walk(caller: Caller, begin: Launch, job: local.JobFile) -> Report:
+def walk(caller: Caller, begin: Launch, job: local.JobFile) -> Report:
     plan = begin.plan
     if not plan.mutates or plan.options.dry_run:
         return _finish(caller, begin, _walk_held(caller, begin, job, None), job.after_token)
@@ -288,17 +296,17 @@ def _drain_words(terminal: Terminal, count: int, local_job: str) -> None:
 # -- in Glue -----------------------------------------------------------------------------------------------------
 
 
-def _submit(caller: Caller, begin: Launch, service: glue.GlueRuntime) -> Report:
+def submit(caller: Caller, begin: Launch, service: glue.GlueRuntime) -> Report:
     # Said before anything is there that could go on alone.
     caller.terminal.say(f"job {begin.job_id}")
-    return _follow(caller, begin, service, lambda: service.submit(begin.plan, begin.job_id))
+    return follow(caller, begin, service, lambda: service.submit(begin.plan, begin.job_id))
 
 
-def _follow(caller: Caller, begin: Launch, service: glue.GlueRuntime, start: Callable[[], glue.JobRun]) -> Report:
+def follow(caller: Caller, begin: Launch, service: glue.GlueRuntime, start: Callable[[], glue.JobRun]) -> Report:
     """Start the run, or find it, and follow it to its end. A signal while it is being started cancels it after that."""
     job_id, terminal = begin.job_id, caller.terminal
     signals = DrainSignals(lambda count: _drain_words(terminal, count, ""))
-    with _naming(job_id), signals:
+    with naming(job_id), signals:
         run = start()
         terminal.say(f"job {job_id} is job run {run.id}; it goes on if this client ends: bulkexec attach {job_id}")
         with _detaching(job_id), Progress(terminal, begin.plan, job_id, load(begin.plan.command).verb) as progress:
@@ -321,77 +329,8 @@ def _detaching(job_id: str) -> Iterator[None]:
         ) from error
 
 
-# -- jobs that are there already ---------------------------------------------------------------------------------
-
-
-def resume(caller: Caller, job_id: str) -> Report:
-    """Continue a job where its checkpoints are; attach when it still runs. Raises `errors.UnknownJob`."""
-    job = local.read_job(_job_id(job_id))
-    with _naming(job_id):
-        return _resume_in_glue(caller, job_id) if job is None else _resume_local(caller, job)
-
-
-def _job_id(text: str) -> str:
+def job_id_of(text: str) -> str:
     if re.fullmatch("[0-9a-f]{8}", text) is None:
         shown = text if len(text) <= 40 else f"{text[:40]}…"
         raise errors.UnknownJob(f"{shown!r} is not the id of a job", fix="it is 8 hexadecimal digits, e.g. 7f3a91c2")
     return text
-
-
-def _resume_local(caller: Caller, job: local.JobFile) -> Report:
-    table = job.plan.work.scope.table
-    if caller.region not in (None, table.region):
-        raise errors.BadArgument(
-            f"job {job.id} is of table {table.name} in {table.region}, not in {caller.region}",
-            fix="leave --region out",
-        )
-    local.require_state_directory()
-    with local.hold_job(job.id):
-        # Read again: what another process had written until it let the job go.
-        job = local.read_job(job.id) or job
-        return _walk(caller, _again(caller, job.plan, job.id, None), job)
-
-
-def _resume_in_glue(caller: Caller, job_id: str) -> Report:
-    service, plan, run = _open_job(caller, job_id)
-    if service.alive(run):
-        caller.terminal.say(f"job {job_id} is still running; attached to it")
-        return _follow(caller, _attached(caller, plan, job_id, service), service, lambda: run)
-    return _submit(caller, _again(caller, plan, job_id, service.deployment), service)
-
-
-def attach(caller: Caller, job_id: str) -> Report:
-    """Follow a Glue job that runs, or show the report of one that has ended."""
-    if local.read_job(_job_id(job_id)) is not None:
-        raise errors.BadArgument(
-            f"job {job_id} runs in a process of this machine, not in Glue", fix=f"bulkexec resume {job_id}"
-        )
-    with _naming(job_id):
-        service, plan, run = _open_job(caller, job_id)
-        return _follow(caller, _attached(caller, plan, job_id, service), service, lambda: run)
-
-
-def _open_job(caller: Caller, job_id: str) -> tuple[glue.GlueRuntime, Plan, glue.JobRun]:
-    try:
-        return glue.open_job(caller.session, job_id)
-    except errors.NotDeployed as error:
-        raise errors.UnknownJob(
-            f"there is no job {job_id} on this machine, and no other can be found: {error.message}",
-            fix="check --region and --profile",
-        ) from error
-
-
-def _attached(caller: Caller, plan: Plan, job_id: str, service: glue.GlueRuntime) -> Launch:
-    table = plan.work.scope.table
-    prices = fetch_prices(caller.session, table.region, table.table_class)
-    return Launch(plan, prices, job_id, service.deployment, None)
-
-
-def _again(caller: Caller, plan: Plan, job_id: str, deployment: Deployment | None) -> Launch:
-    """The plan of a job that goes on, checked against the table as it is now."""
-    table = require_same_table(caller.session, plan.work.scope.table)
-    if plan.mutates and not plan.options.dry_run:
-        require_recovery(table, recovery(caller.session, table)[0])
-    prices = fetch_prices(caller.session, table.region, table.table_class)
-    caller.terminal.say(f"RESUME  {plan.command}  {table.name}   job {job_id}   plan {plan.id}")
-    return Launch(plan, prices, job_id, deployment, None)

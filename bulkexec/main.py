@@ -79,7 +79,11 @@ _RUNNING = [
         help="Where it runs; auto takes this process for small work.",
     ),
     click.Option(["--segments"], type=int, help="TotalSegments of the scan; chosen by the table's size if left out."),
-    click.Option(["--read-rate"], metavar="UNITS/S", help="Read units a second for each process."),
+    click.Option(
+        ["--read-rate"],
+        metavar="UNITS/S",
+        help="Read units a second for the whole job, or a share of what the table has (30%). Half of it if left out.",
+    ),
     click.Option(
         ["--max-items"], type=int, help="Stop at the first page boundary at or past so many items; resumable."
     ),
@@ -87,7 +91,11 @@ _RUNNING = [
 ]
 
 _MUTATING = [
-    click.Option(["--write-rate"], metavar="UNITS/S", help="Write units a second for each process."),
+    click.Option(
+        ["--write-rate"],
+        metavar="UNITS/S",
+        help="Write units a second for the whole job, or a share of what the table has (30%). Half of it if left out.",
+    ),
     click.Option(
         ["--strategy"],
         type=click.Choice(["native", "sequential"]),
@@ -153,14 +161,10 @@ def _runner(kind: "type[Command]") -> Any:
 def _launch(caller: Any, bulk: "Command", given: dict[str, Any]) -> Any:
     from bulkexec.launch import Request, launch
     from bulkexec.model import Options
-    from bulkexec.planning import Filter
-    from bulkexec.rate import parse_rate
+    from bulkexec.planning import AskedRates, Filter
 
     chosen = Filter(given["where"], given["filter_expression"], given["expression_names"], given["expression_values"])
-    read_rate, write_rate = given["read_rate"], given.get("write_rate")
     options = Options(
-        read_rate=None if read_rate is None else parse_rate(read_rate, "read"),
-        write_rate=None if write_rate is None else parse_rate(write_rate, "write"),
         max_items=given["max_items"],
         dry_run=given.get("dry_run", False),
         results=given.get("results") or "",
@@ -174,6 +178,7 @@ def _launch(caller: Any, bulk: "Command", given: dict[str, Any]) -> Any:
         given["segments"],
         given["resume_token"],
         given.get("yes", False),
+        AskedRates(given["read_rate"], given.get("write_rate")),
     )
     return launch(caller, bulk, request)
 
@@ -234,10 +239,10 @@ def _error_document(error: errors.BulkexecError, command: str | None) -> str:
 
 def _job_command(name: str, text: str) -> click.Command:
     def callback(**given: Any) -> None:
-        from bulkexec import launch
+        from bulkexec import jobs
         from bulkexec.console import Terminal
 
-        work = getattr(launch, name)
+        work = getattr(jobs, name)
         _finish(Terminal(given["output"] == "json"), lambda caller: work(caller, given["job"]), given)
 
     return click.Command(name, params=[click.Argument(["job"]), *_ACCOUNT], help=text, callback=callback)
@@ -245,6 +250,28 @@ def _job_command(name: str, text: str) -> click.Command:
 
 cli.add_command(_job_command("resume", "Continue a job where its checkpoints are. Its report counts all of its runs."))
 cli.add_command(_job_command("attach", "Follow a Glue job that goes on without its client, or show its report."))
+
+
+@cli.command(name="rate")
+@click.argument("job")
+@click.option("--read-rate", metavar="UNITS/S", help="Read units a second, or a share (30%); 0 pauses.")
+@click.option("--write-rate", metavar="UNITS/S", help="Write units a second, or a share (30%); 0 pauses.")
+@click.option("--profile", help="AWS profile.")
+@click.option("--region", help="AWS region.")
+def rate_command(
+    job: str, read_rate: str | None, write_rate: str | None, profile: str | None, region: str | None
+) -> None:
+    """Change the rate of a running job, for all of its workers, within 3 seconds."""
+    from bulkexec.console import Terminal
+    from bulkexec.jobs import change_rate
+
+    terminal = Terminal()
+
+    def work(caller: Any) -> None:
+        for line in change_rate(caller, job, read_rate, write_rate):
+            terminal.say(line)
+
+    _as_caller(terminal, work, profile, region)
 
 
 @cli.command(name="bootstrap")

@@ -257,7 +257,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Options:
-    """How to run, whatever the command. Rates are units a second for each process, None is "no limit of ours".
+    """How to run, whatever the command. Rates are units a second for the whole job, None is "no limit of ours".
+
+    `index_rates` are those of global secondary indexes, which have capacity of their own.
 
     `results` is where rows go: the folder of one export (`s3://bucket/prefix/AWSDynamoDB/<id>`), or empty.
     """
@@ -269,6 +271,7 @@ class Options:
     results: str = ""
     strategy: Literal["native", "sequential"] = "native"
     checkpoint_seconds: float = 5.0
+    index_rates: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

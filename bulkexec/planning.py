@@ -1,15 +1,16 @@
 """From a command and its options to a plan: facts, filter, checks, segments, estimate. Touches nothing."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import boto3
 
 from bulkexec import errors, where
+from bulkexec.ceilings import Ceilings, Load, ResolvedRate, fetch_ceilings, resolve_rate
 from bulkexec.command import Command, arguments_of
 from bulkexec.cost import GlueShape, Prices, estimate
 from bulkexec.describe import describe, recovery, require_recovery
 from bulkexec.dynamodb import Reader
-from bulkexec.model import Options, Plan, Scope, Segment, Table, Work
+from bulkexec.model import Estimate, Options, Plan, Scope, Segment, Table, Work
 from bulkexec.pricing import fetch_prices
 from bulkexec.s3 import Location, Objects
 from bulkexec.segments import total_segments
@@ -34,12 +35,26 @@ class Filter:
 
 
 @dataclass(frozen=True)
+class AskedRates:
+    """`--read-rate` and `--write-rate` as they were given: units a second, or a share ("50%"); None: the default."""
+
+    read: str | None = None
+    write: str | None = None
+
+
+@dataclass(frozen=True)
 class Planned:
-    """A plan, what it costs to run there, and remarks on the filter."""
+    """A plan, what the table can take, and what people should read beside the plan.
+
+    `remarks` are on the filter; `limits` say which rates were chosen, by what, and what to know of them.
+    """
 
     plan: Plan
     prices: Prices
     remarks: tuple[str, ...] = ()
+    asked: AskedRates = field(default_factory=AskedRates)
+    ceilings: Ceilings = field(default_factory=Ceilings)
+    limits: tuple[tuple[str, str], ...] = ()
 
 
 def scope_of(table: Table, chosen: Filter) -> tuple[Scope, tuple[str, ...]]:
@@ -74,6 +89,7 @@ def make_plan(
     options: Options,
     slots: int,
     requested_segments: int | None = None,
+    asked: AskedRates = AskedRates(),
 ) -> Planned:
     """Everything about a run before it starts. Raises `errors.Refused` of every kind; writes nothing."""
     _check_options(options)
@@ -92,17 +108,41 @@ def make_plan(
     segments = total_segments(table.size_bytes, slots, requested_segments, pinned=work.scope.pinned)
     prices = fetch_prices(session, table.region, table.table_class)
     plan = Plan(command.name, arguments_of(command), work, segments, command.mutates, options, where=chosen.text)
-    return Planned(plan, prices, remarks)
+    planned = Planned(plan, prices, remarks, asked, fetch_ceilings(session, table))
+    limited(planned, None)  # a rate that is none is refused before anything else is asked or shown
+    return planned
 
 
-def price(planned: Planned, glue: GlueShape | None) -> Plan:
-    """The plan with the estimate for where it runs."""
+def price(planned: Planned, glue: GlueShape | None, timeout_seconds: float | None = None) -> Planned:
+    """The plan with its rates and with the estimate for where it runs."""
+    planned = limited(planned, timeout_seconds)
+    return replace(planned, plan=replace(planned.plan, estimate=_estimate(planned, glue)))
+
+
+def _estimate(planned: Planned, glue: GlueShape | None) -> Estimate:
     plan = planned.plan
     table = plan.work.scope.table
-    return replace(
-        plan,
-        estimate=estimate(table, plan.work, plan.mutates, planned.prices, plan.segments, glue, plan.options),
-    )
+    return estimate(table, plan.work, plan.mutates, planned.prices, plan.segments, glue, plan.options)
+
+
+def limited(planned: Planned, timeout_seconds: float | None) -> Planned:
+    """The plan with a rate for reads and one for writes, never unlimited. Raises `errors.BadArgument`."""
+    plan, asked, facts = planned.plan, planned.asked, planned.ceilings
+    table, units = plan.work.scope.table, _estimate(planned, None)
+    known = bool(table.item_count)
+    load = Load(units.read_units if known else None, timeout_seconds)
+    read = resolve_rate(asked.read, "read", table, facts, load)
+    options, limits = replace(plan.options, read_rate=read.units_per_second), _rows("Read rate", read)
+    if plan.mutates and not plan.options.dry_run:
+        load = Load(units.write_units[1] if known else None, timeout_seconds)
+        write = resolve_rate(asked.write, "write", table, facts, load)
+        options = replace(options, write_rate=write.units_per_second, index_rates=dict(write.indexes))
+        limits += [row for row in _rows("Write rate", write) if row not in limits]
+    return replace(planned, plan=replace(plan, options=options), limits=tuple(limits))
+
+
+def _rows(name: str, rate: ResolvedRate) -> list[tuple[str, str]]:
+    return [(name, rate.source), *(("", f"warning: {warning}") for warning in rate.warnings)]
 
 
 def _check_options(options: Options) -> None:

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 import boto3
 
 from bulkexec import errors
-from bulkexec.budgets import TableBudgets
 from bulkexec.command import restore
 from bulkexec.control import ControlTable
 from bulkexec.describe import user_errors
 from bulkexec.dynamodb import Reader, Writer
 from bulkexec.engine import FAILURES_KEPT, IN_FLIGHT, Cap, Checkpoints, Run, Spills
 from bulkexec.model import Counts, Failure, Plan, SegmentRecord, Status
-from bulkexec.rate import Budget
+from bulkexec.runtimes.rates import RunBudgets
 from bulkexec.s3 import Location, Objects, Spill
 from bulkexec.wire import HttpWire, Refusals, Retrying
 
@@ -36,6 +35,7 @@ def assemble(
     checkpoints: Checkpoints,
     cap: Cap,
     stop: Callable[[], bool],
+    budgets: RunBudgets,
     places: Places = Places(),
     threads: int = THREADS,
 ) -> Run:
@@ -48,8 +48,8 @@ def assemble(
         command=restore(plan.command, plan.arguments),
         reader=Reader(calls, plan.work),
         writer=Writer(calls, plan.work, sequential=plan.options.strategy == "sequential"),
-        read_budget=Budget(plan.options.read_rate),
-        write_budget=TableBudgets(Budget(plan.options.write_rate), {}),
+        read_budget=budgets.read,
+        write_budget=budgets.write,
         checkpoints=checkpoints,
         cap=cap,
         stop=stop,

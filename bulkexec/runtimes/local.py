@@ -36,6 +36,8 @@ from bulkexec.runtimes.assembly import (
     total,
 )
 from bulkexec.runtimes.file_lock import FileLock
+from bulkexec.runtimes.live_rates import LiveRates
+from bulkexec.runtimes.rates import local_budgets
 from bulkexec.s3 import Location, Objects, write_manifest
 from bulkexec.segments import order_of_visit
 
@@ -59,6 +61,11 @@ def state_directory() -> Path:
     """Where local jobs are kept: $BULKEXEC_STATE_DIR, else the XDG state directory."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(os.environ.get("BULKEXEC_STATE_DIR") or Path(base) / "bulkexec") / "jobs"
+
+
+def rates_file(job_id: str) -> Path:
+    """Where `bulkexec rate` leaves new rates for a running local job."""
+    return state_directory() / f"{job_id}.rates"
 
 
 def read_job(job_id: str) -> JobFile | None:
@@ -104,6 +111,15 @@ def hold_job(job_id: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def is_running(job_id: str) -> bool:
+    """Whether a process of this machine runs the job."""
+    lock = FileLock(state_directory() / f"{job_id}.lock")
+    if lock.acquire(str(os.getpid())) is not None:
+        return True
+    lock.release()
+    return False
 
 
 class FileCheckpoints(MemoryCheckpoints):
@@ -206,11 +222,12 @@ def run_local(
     """
     started, wall = time.monotonic(), time.time()
     cap = local_cap(plan.options.max_items)
-    run = assemble(plan, session, checkpoints, cap, stop, Places(rows=results_place(plan)), threads)
+    budgets = local_budgets(plan)
+    run = assemble(plan, session, checkpoints, cap, stop, budgets.budgets, Places(rows=results_place(plan)), threads)
     run.progress = totals.add
     failure: errors.BulkexecError | None = None
     try:
-        with user_errors(plan.command):
+        with user_errors(plan.command), LiveRates(rates_file(job_id), budgets):
             _walk(run, plan, checkpoints, threads, started)
             if plan.options.results and _finished(plan, checkpoints):
                 _manifest(plan, session, checkpoints, wall)

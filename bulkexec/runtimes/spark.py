@@ -33,6 +33,7 @@ from bulkexec.runtimes.assembly import (
 )
 from bulkexec.runtimes.heartbeat import RENEWAL_CONFIG, Background, LockKeeper, ProgressLog, StopPoll
 from bulkexec.runtimes.patience import AWS_ERRORS
+from bulkexec.runtimes.rates import fleet_budgets, open_fleet
 from bulkexec.s3 import Location, Objects, first_rows, write_manifest
 from bulkexec.segments import order_of_visit
 
@@ -194,6 +195,7 @@ class _Driver:
             return
         tasks = max(1, min(self._spark.sparkContext.defaultParallelism, still_open))
         log(f"{still_open} of {self._plan.segments} segments to walk in {tasks} tasks of {THREADS} threads")
+        open_fleet(self._session, self._plan, self._job.control_table, self._job.job_id)
         walk = _task(self._job, tasks)
         try:
             rows = self._spark.range(0, tasks, 1, tasks).mapInArrow(walk, COLUMNS).collect()
@@ -324,7 +326,8 @@ def _walk_segments(
     poll = StopPoll(control, job.job_id, job.run_number, job.run_id)
     places = Places(results_place(plan), job.folder / "skipped", job.folder / "failed")
     cap = Cap(plan.options.max_items, lambda items: _count_to_cap(control, job, plan, items))
-    run = assemble(plan, session, TableCheckpoints(control, job.job_id), cap, poll, places)
+    budgets = fleet_budgets(session, plan, job.control_table, job.job_id, tasks)
+    run = assemble(plan, session, TableCheckpoints(control, job.job_id), cap, poll, budgets, places)
     mine = order_of_visit(plan.segments, tasks, seed=plan.segments)[number]
     with user_errors(f"keep checkpoints in {job.control_table} and files in S3"):
         records = run_segments(run, mine)

@@ -297,12 +297,11 @@ def test_glue_waits_for_the_slowest_rate():
     assert capped.usd == pytest.approx(reading.usd)
 
 
-@pytest.mark.parametrize(("segments", "processes"), [(1000, 16), (2, 2)])
-def test_a_rate_is_for_each_process_and_a_segment_is_walked_by_one(segments, processes):
+def test_a_rate_is_for_the_whole_job_whatever_its_size():
     options = Options(write_rate=1)
-    plain = priced(mutates=True, segments=segments, options=options).usd[1]
-    found = priced(mutates=True, segments=segments, options=options, glue=GlueShape("G.2X", 3)).usd[1]
-    assert found - plain == pytest.approx((60 + 1999 / processes) * 6 / 3600 * 0.44)
+    plain = priced(mutates=True, segments=1000, options=options).usd[1]
+    found = priced(mutates=True, segments=1000, options=options, glue=GlueShape("G.2X", 3)).usd[1]
+    assert found - plain == pytest.approx((60 + 1999) * 6 / 3600 * 0.44)
 
 
 def test_an_unknown_worker_type_is_said():

@@ -241,7 +241,7 @@ def test_of_many_that_want_a_lock_one_has_it_at_any_time(tmp_path: Path) -> None
     for thread in threads:
         thread.join()
     assert most == [1]
-    assert taken[0] >= 200
+    assert taken[0] >= 20
 
 
 def test_a_state_directory_that_cannot_be_made_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

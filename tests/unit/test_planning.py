@@ -125,8 +125,9 @@ def test_the_text_of_a_filter_tells_it_from_others(one: Filter, other: Filter) -
 @pytest.mark.parametrize("glue", [None, GlueShape("G.1X", 3)])
 def test_the_estimate_is_of_where_it_runs_and_changes_nothing_else(glue: GlueShape | None) -> None:
     plan = Plan("count", {}, Work(Scope(TABLE), count_only=True), 8, False)
-    priced = price(Planned(plan, PRICES), glue)
-    assert replace(priced, estimate=None) == plan
+    priced = price(Planned(plan, PRICES), glue).plan
+    assert replace(priced, estimate=None, options=plan.options) == plan
+    assert priced.options.read_rate is not None
     assert priced.estimate is not None
     assert priced.estimate.usd is not None
     assert priced.estimate.read_units == pytest.approx(1_000_000 / 8192, rel=0.05)

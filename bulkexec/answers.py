@@ -1,0 +1,70 @@
+"""What DynamoDB answers, as far as it is looked at. Items and keys stay raw."""
+
+from typing import Any
+
+import msgspec
+
+
+class IndexCapacity(msgspec.Struct):
+    CapacityUnits: float = 0.0
+
+
+class Capacity(msgspec.Struct):
+    CapacityUnits: float = 0.0
+    GlobalSecondaryIndexes: dict[str, IndexCapacity] = {}
+
+
+class PageAnswer(msgspec.Struct):
+    Items: list[msgspec.Raw] = []
+    Count: int = 0
+    ScannedCount: int = 0
+    LastEvaluatedKey: msgspec.Raw = msgspec.Raw()  # empty at the end of the segment
+    ConsumedCapacity: Capacity = msgspec.field(default_factory=Capacity)
+
+
+class Request(msgspec.Struct):
+    """One entry of UnprocessedItems."""
+
+    DeleteRequest: dict[str, msgspec.Raw] = {}
+    PutRequest: dict[str, msgspec.Raw] = {}
+
+
+class BatchWriteAnswer(msgspec.Struct):
+    UnprocessedItems: dict[str, list[msgspec.Raw]] = {}
+    ConsumedCapacity: list[Capacity] = []
+
+
+class StatementError(msgspec.Struct):
+    Code: str = ""
+    Message: str = ""
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the statement may have had its effect all the same."""
+        return self.Code.startswith("InternalServer")
+
+
+class StatementAnswer(msgspec.Struct):
+    Error: StatementError | None = None
+
+
+class StatementsAnswer(msgspec.Struct):
+    Responses: list[StatementAnswer] = []
+    ConsumedCapacity: list[Capacity] = []
+
+
+class ItemAnswer(msgspec.Struct):
+    ConsumedCapacity: Capacity = msgspec.field(default_factory=Capacity)
+
+
+class BatchGetAnswer(msgspec.Struct):
+    Responses: dict[str, list[dict[str, Any]]] = {}
+    UnprocessedKeys: dict[str, Any] = {}
+    ConsumedCapacity: list[Capacity] = []
+
+
+page_decoder = msgspec.json.Decoder(PageAnswer)
+batch_write_decoder = msgspec.json.Decoder(BatchWriteAnswer)
+statements_decoder = msgspec.json.Decoder(StatementsAnswer)
+item_decoder = msgspec.json.Decoder(ItemAnswer)
+batch_get_decoder = msgspec.json.Decoder(BatchGetAnswer)

@@ -1,0 +1,126 @@
+"""Jobs that are there already: continue one, follow one, change the rate of one."""
+
+from bulkexec import errors
+from bulkexec.ceilings import ResolvedRate, fetch_ceilings, resolve_rate
+from bulkexec.describe import recovery, require_recovery, require_same_table
+from bulkexec.launch import Caller, Launch, follow, in_region, job_id_of, naming, submit, walk
+from bulkexec.model import Plan, Report, Table
+from bulkexec.pricing import fetch_prices
+from bulkexec.rate import Kind, parse_asked
+from bulkexec.runtimes import glue, local
+from bulkexec.runtimes.deployment import Deployment
+from bulkexec.runtimes.live_rates import NewRates, change_fleet, leave
+from bulkexec.runtimes.rates import index_resource
+
+
+def resume(caller: Caller, job_id: str) -> Report:
+    """Continue a job where its checkpoints are; attach when it still runs. Raises `errors.UnknownJob`."""
+    job = local.read_job(job_id_of(job_id))
+    with naming(job_id):
+        return _resume_in_glue(caller, job_id) if job is None else _resume_local(caller, job)
+
+
+def _resume_local(caller: Caller, job: local.JobFile) -> Report:
+    table = job.plan.work.scope.table
+    if caller.region not in (None, table.region):
+        raise errors.BadArgument(
+            f"job {job.id} is of table {table.name} in {table.region}, not in {caller.region}",
+            fix="leave --region out",
+        )
+    local.require_state_directory()
+    with local.hold_job(job.id):
+        # Read again: what another process had written until it let the job go.
+        job = local.read_job(job.id) or job
+        return walk(caller, _again(caller, job.plan, job.id, None), job)
+
+
+def _resume_in_glue(caller: Caller, job_id: str) -> Report:
+    service, plan, run = _open_job(caller, job_id)
+    if service.alive(run):
+        caller.terminal.say(f"job {job_id} is still running; attached to it")
+        return follow(caller, _attached(caller, plan, job_id, service), service, lambda: run)
+    return submit(caller, _again(caller, plan, job_id, service.deployment), service)
+
+
+def attach(caller: Caller, job_id: str) -> Report:
+    """Follow a Glue job that runs, or show the report of one that has ended."""
+    if local.read_job(job_id_of(job_id)) is not None:
+        raise errors.BadArgument(
+            f"job {job_id} runs in a process of this machine, not in Glue", fix=f"bulkexec resume {job_id}"
+        )
+    with naming(job_id):
+        service, plan, run = _open_job(caller, job_id)
+        return follow(caller, _attached(caller, plan, job_id, service), service, lambda: run)
+
+
+def _open_job(caller: Caller, job_id: str) -> tuple[glue.GlueRuntime, Plan, glue.JobRun]:
+    try:
+        return glue.open_job(caller.session, job_id)
+    except errors.NotDeployed as error:
+        raise errors.UnknownJob(
+            f"there is no job {job_id} on this machine, and no other can be found: {error.message}",
+            fix="check --region and --profile",
+        ) from error
+
+
+def _attached(caller: Caller, plan: Plan, job_id: str, service: glue.GlueRuntime) -> Launch:
+    table = plan.work.scope.table
+    prices = fetch_prices(caller.session, table.region, table.table_class)
+    return Launch(plan, prices, job_id, service.deployment, None)
+
+
+def _again(caller: Caller, plan: Plan, job_id: str, deployment: Deployment | None) -> Launch:
+    """The plan of a job that goes on, checked against the table as it is now."""
+    table = require_same_table(caller.session, plan.work.scope.table)
+    if plan.mutates and not plan.options.dry_run:
+        require_recovery(table, recovery(caller.session, table)[0])
+    prices = fetch_prices(caller.session, table.region, table.table_class)
+    caller.terminal.say(f"RESUME  {plan.command}  {table.name}   job {job_id}   plan {plan.id}")
+    return Launch(plan, prices, job_id, deployment, None)
+
+
+def change_rate(caller: Caller, job_id: str, read: str | None, write: str | None) -> list[str]:
+    """New rates for a job that runs, obeyed by all its workers within 3 s; 0 pauses. Gives a line for each.
+
+    Raises `errors.BadArgument` for what is no rate, and when the job does not run.
+    """
+    if read is None and write is None:
+        raise errors.BadArgument("nothing to change", fix="give --read-rate, --write-rate or both; 0 pauses")
+    job = local.read_job(job_id_of(job_id))
+    if job is not None:
+        rates = _new_rates(caller, job.plan.work.scope.table, read, write)
+        if not local.is_running(job_id):
+            raise errors.BadArgument(f"job {job_id} is not running", fix=f"bulkexec resume {job_id}")
+        leave(local.rates_file(job_id), rates)
+        named = (("read", rates.read), ("write", rates.write))
+        return [f"{kind} {rate:g} units/s" for kind, rate in named if rate is not None]
+    service, plan, run = _open_job(caller, job_id)
+    if not service.alive(run):
+        raise errors.BadArgument(f"job {job_id} is not running", fix=f"bulkexec resume {job_id}")
+    table, deployment = plan.work.scope.table, service.deployment
+    rates = _new_rates(caller, table, read, write)
+    return change_fleet(caller.session, deployment.control_table, job_id, table, rates)
+
+
+def _new_rates(caller: Caller, table: Table, read: str | None, write: str | None) -> NewRates:
+    session = in_region(caller.session, table.region)
+    facts = fetch_ceilings(session, table)
+
+    def resolved(kind: Kind, text: str | None) -> ResolvedRate | None:
+        if text is None:
+            return None
+        if parse_asked(text, kind, pause=True).units_per_second == 0:
+            return ResolvedRate(0.0, "paused")
+        return resolve_rate(text, kind, table, facts)
+
+    reads, writes = resolved("read", read), resolved("write", write)
+    for each in (reads, writes):
+        for line in each.warnings if each is not None else ():
+            caller.terminal.say(f"warning: {line}")
+    names = [index.name for index in table.indexes if index.kind == "GSI"]
+    indexes = {} if writes is None else dict(writes.indexes) or dict.fromkeys(names, 0.0)
+    return NewRates(
+        None if reads is None else reads.units_per_second,
+        None if writes is None else writes.units_per_second,
+        {index_resource(table.name, name): rate for name, rate in indexes.items()},
+    )

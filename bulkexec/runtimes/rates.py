@@ -1,0 +1,91 @@
+"""The budgets of a run: in this process, or shared by the workers of a job through the control table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+
+from bulkexec.budgets import TableBudgets
+from bulkexec.fleet import FleetBudget
+from bulkexec.leases import LEASE_CLIENT, ControlTableLeaseStore, LeaseStore, MemoryLeaseStore
+from bulkexec.model import Plan
+from bulkexec.rate import Budget, Kind, Limiter
+
+
+@dataclass(frozen=True)
+class RunBudgets:
+    """What a run may read of the table, and write to it and to its indexes."""
+
+    read: Limiter
+    write: TableBudgets
+
+
+@dataclass(frozen=True)
+class LocalBudgets:
+    """The budgets of a run in this process, and the stores that change them while it runs."""
+
+    budgets: RunBudgets
+    stores: Mapping[tuple[str, Kind], MemoryLeaseStore]
+
+    def set_rate(self, kind: Kind, rate: float, index_rates: Mapping[str, float]) -> None:
+        """A new rate for reads, or for writes to the table and its indexes; 0 pauses."""
+        for (resource, each), store in self.stores.items():
+            if each == kind:
+                store.set_ceiling(index_rates.get(resource, rate))
+
+
+def _wanted(plan: Plan) -> dict[tuple[str, Kind], float]:
+    """The rate of each budget, by resource: the table's name, or `<table>/index/<name>`."""
+    table, options = plan.work.scope.table.name, plan.options
+    wanted: dict[tuple[str, Kind], float] = {}
+    if options.read_rate is not None:
+        wanted[table, "read"] = options.read_rate
+    if options.write_rate is not None and plan.mutates and not options.dry_run:
+        wanted[table, "write"] = options.write_rate
+        wanted |= {(index_resource(table, name), "write"): rate for name, rate in options.index_rates.items()}
+    return wanted
+
+
+def index_resource(table: str, index: str) -> str:
+    """How a budget of an index is named."""
+    return f"{table}/index/{index}"
+
+
+def local_budgets(plan: Plan) -> LocalBudgets:
+    """Budgets in memory: the same clock as a fleet's, with one worker."""
+    stores = {place: MemoryLeaseStore(rate) for place, rate in _wanted(plan).items()}
+    return LocalBudgets(_budgets(plan, stores, 1), stores)
+
+
+def open_fleet(session: boto3.Session, plan: Plan, control_table: str, job_id: str) -> None:
+    """Begin a run of a job: put its budgets into the control table. What an earlier run still owes stays owed."""
+    client = _client(session, plan)
+    for (resource, kind), rate in _wanted(plan).items():
+        ControlTableLeaseStore(client, control_table, job_id, resource, kind).open(rate)
+
+
+def fleet_budgets(session: boto3.Session, plan: Plan, control_table: str, job_id: str, workers: int) -> RunBudgets:
+    """The budgets of one of a job's `workers`."""
+    client = _client(session, plan)
+    stores = {
+        (resource, kind): ControlTableLeaseStore(client, control_table, job_id, resource, kind)
+        for resource, kind in _wanted(plan)
+    }
+    return _budgets(plan, stores, workers)
+
+
+def _client(session: boto3.Session, plan: Plan) -> Any:
+    return session.client("dynamodb", region_name=plan.work.scope.table.region, config=LEASE_CLIENT)
+
+
+def _budgets(plan: Plan, stores: Mapping[tuple[str, Kind], LeaseStore], workers: int) -> RunBudgets:
+    table = plan.work.scope.table.name
+
+    def budget(resource: str, kind: Kind) -> Limiter:
+        store = stores.get((resource, kind))
+        return Budget(None) if store is None else FleetBudget(store, workers)
+
+    has_write = (table, "write") in stores
+    indexes = {name: budget(index_resource(table, name), "write") for name in plan.options.index_rates if has_write}
+    return RunBudgets(budget(table, "read"), TableBudgets(budget(table, "write"), indexes))
