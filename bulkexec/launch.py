@@ -308,7 +308,8 @@ def follow(caller: Caller, begin: Launch, service: glue.GlueRuntime, start: Call
     signals = DrainSignals(lambda count: _drain_words(terminal, count, ""))
     with naming(job_id), signals:
         run = start()
-        terminal.say(f"job {job_id} is job run {run.id}; it goes on if this client ends: bulkexec attach {job_id}")
+        if run.id:
+            terminal.say(f"job {job_id} is job run {run.id}; it goes on if this client ends: bulkexec attach {job_id}")
         with _detaching(job_id), Progress(terminal, begin.plan, job_id, load(begin.plan.command).verb) as progress:
             report = service.follow(begin.plan, run, signals, progress.update, terminal.say)
     return _finish(caller, begin, report)
@@ -320,6 +321,8 @@ def _detaching(job_id: str) -> Iterator[None]:
     try:
         with user_errors("follow the job"):
             yield
+    except errors.UnknownJob:
+        raise  # it was never started
     except errors.BulkexecError as error:
         raise errors.Detached(
             f"cannot follow job {job_id}: {error.message}",

@@ -39,14 +39,20 @@ class Checkpoints(Protocol):
 class Cap:
     """A soft cap on the items that the whole fleet handles in this run, and whether it is reached.
 
-    A page is read only for what of the cap nobody else has reserved, so many workers together go past it by no more
-    than one. `reserve(n)` and `add(n)` add to two counters that all workers share and give the new total.
+    A page is read only for what of the cap nobody else has reserved, so the threads of a process together go past it
+    by no more than one page. `reserve(n)` and `add(n)` add to two counters that all share and give the new total.
+    Without `reserve` (a worker of a fleet may die with what it has reserved) each of `workers` reads for its part of
+    the cap, so together they go past it by no more than as much again.
     """
 
     def __init__(
-        self, max_items: int | None, add: Callable[[int], int], reserve: Callable[[int], int] | None = None
+        self,
+        max_items: int | None,
+        add: Callable[[int], int],
+        reserve: Callable[[int], int] | None = None,
+        workers: int = 1,
     ) -> None:
-        self._max_items, self._add, self._reserve = max_items, add, reserve
+        self._max_items, self._add, self._reserve, self._workers = max_items, add, reserve, workers
         self.reached = False
 
     @property
@@ -59,7 +65,7 @@ class Cap:
         if self._max_items is None:
             return None
         if self._reserve is None:
-            return self._max_items
+            return max(1, self._max_items // self._workers)
         wanted = max(1, self._max_items // CAP_SHARES)
         while not (self.reached or stop()):
             over = max(0, self._reserve(wanted) - self._max_items)

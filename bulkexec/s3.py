@@ -115,6 +115,7 @@ class Spill:
     place: Location
     segment: int
     next_file: int = 0
+    run_number: int = 1
     _buffer: io.BytesIO = field(default_factory=io.BytesIO)
     _gzip: gzip.GzipFile | None = None
     _items: int = 0
@@ -140,7 +141,8 @@ class Spill:
             return ()
         self._gzip.close()
         data = self._buffer.getvalue()
-        place = self.place / f"{self.segment:07d}-{self.next_file:04d}.json.gz"
+        run = f"-run{self.run_number}" if self.run_number > 1 else ""
+        place = self.place / f"{self.segment:07d}-{self.next_file:04d}{run}.json.gz"
         with user_errors(f"write {place}"):
             etag = self.objects.put(place, data)
         md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()

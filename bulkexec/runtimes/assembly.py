@@ -22,11 +22,12 @@ THREADS = 4
 
 @dataclass(frozen=True)
 class Places:
-    """Where a run's files go. None: nowhere."""
+    """Where a run's files go. None: nowhere. `run_number` keeps a stale worker's files apart from a later run's."""
 
     rows: Location | None = None
     skipped: Location | None = None
     failed: Location | None = None
+    run_number: int = 1
 
 
 def assemble(
@@ -60,7 +61,7 @@ def assemble(
 
 def _spills(objects: Objects, places: Places, record: SegmentRecord) -> Spills:
     def spill(place: Location | None, next_file: int) -> Spill | None:
-        return None if place is None else Spill(objects, place, record.number, next_file)
+        return None if place is None else Spill(objects, place, record.number, next_file, places.run_number)
 
     # Keys of skipped and failed items are not listed in the record, so a continued segment starts a new series.
     series = record.counts.scanned

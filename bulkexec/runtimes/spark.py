@@ -324,8 +324,9 @@ def _walk_segments(
         raise errors.UnknownJob(f"there is no plan of job {job.job_id} in {job.bucket}")
     plan = Plan.from_json(data)
     poll = StopPoll(control, job.job_id, job.run_number, job.run_id)
-    places = Places(results_place(plan), job.folder / "skipped", job.folder / "failed")
-    cap = Cap(plan.options.max_items, lambda items: _count_to_cap(control, job, plan, items))
+    places = Places(results_place(plan), job.folder / "skipped", job.folder / "failed", job.run_number)
+    workers = tasks * THREADS
+    cap = Cap(plan.options.max_items, lambda items: _count_to_cap(control, job, plan, items), workers=workers)
     budgets = fleet_budgets(session, plan, job.control_table, job.job_id, tasks)
     run = assemble(plan, session, TableCheckpoints(control, job.job_id), cap, poll, budgets, places)
     mine = order_of_visit(plan.segments, tasks, seed=plan.segments)[number]

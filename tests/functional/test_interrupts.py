@@ -105,8 +105,15 @@ def glue_job(sandbox: Any) -> tuple[str, str]:
 def kill_job(sandbox: Any, run_id: str) -> None:
     """kill -9 of the process that runs the job's script."""
     server = psutil.Process(sandbox.running.pid)
-    (driver, *_) = [child for child in server.children(recursive=True) if run_id in " ".join(child.cmdline())]
+    (driver, *_) = [child for child in server.children(recursive=True) if run_id in command_line(child)]
     os.kill(driver.pid, signal.SIGKILL)
+
+
+def command_line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""  # it has just ended
 
 
 def interrupted_glue_run(kind: str, moment: float, bulkexec: Any, sandbox: Any, tables: Any, items: Any) -> None:
