@@ -1,9 +1,9 @@
-"""`python -m benchmarks [client|fleet|spark|memory …]`: measure, by default all, and write down what was found."""
+"""`python -m benchmarks [client|fleet|fleet-real|spark|memory …]`: measure, and write down what was found."""
 
 import subprocess
 import sys
 
-from benchmarks import client, document, endpoint, fleet_simulation, memory, spark_overhead
+from benchmarks import client, document, endpoint, fleet_real, fleet_simulation, memory, spark_overhead
 
 
 def run_client() -> None:
@@ -38,11 +38,25 @@ def run_fleet() -> None:
     for entry in fleet_simulation.results():
         entries.append(entry)
         print(fleet_simulation.line(entry), flush=True)
-    document.write_entries(entries)
+    document.write_json("fleet.json", entries)
     document.write_section("fleet", "\n".join(["```", *map(fleet_simulation.line, entries), "```"]))
 
 
-BENCHMARKS = {"client": run_client, "fleet": run_fleet, "spark": run_spark, "memory": run_memory}
+def run_fleet_real() -> None:
+    """The fleet's rate limit with real processes against the sandbox."""
+    found = fleet_real.measure()
+    document.write_json("fleet_real.json", found)
+    document.write_section("fleet-real", fleet_real.table_of(found))
+    print(fleet_real.table_of(found), flush=True)
+
+
+BENCHMARKS = {
+    "client": run_client,
+    "fleet": run_fleet,
+    "fleet-real": run_fleet_real,
+    "spark": run_spark,
+    "memory": run_memory,
+}
 
 
 def main(names: list[str]) -> int:

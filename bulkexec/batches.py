@@ -92,6 +92,24 @@ class Statements:
         return begin
 
 
+class KeyValues:
+    """Cuts the typed key values out of raw items, in the order of the key schema, without decoding the rest."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        # A struct skips what it has no field for; its fields can be renamed to these names only.
+        plain = all(name.isascii() and name.isidentifier() for name in names)
+        rename = {f"key{i}": name for i, name in enumerate(names)}
+        kind = msgspec.defstruct("Key", [(field, msgspec.Raw) for field in rename], rename=rename) if plain else None
+        self._decoder = None if kind is None else msgspec.json.Decoder(kind)
+
+    def __call__(self, raw: msgspec.Raw) -> Sequence[msgspec.Raw]:
+        if self._decoder is None:
+            values = _raw_values.decode(raw)
+            return [values[name] for name in self._names]
+        return msgspec.structs.astuple(self._decoder.decode(raw))
+
+
 def quoted(name: str) -> str:
     """A name as PartiQL's identifier."""
     return '"' + name.replace('"', '""') + '"'

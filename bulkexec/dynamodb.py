@@ -21,8 +21,9 @@ from bulkexec.answers import (
     page_decoder,
     statements_decoder,
 )
-from bulkexec.batches import BatchWrite, Statements
+from bulkexec.batches import BatchWrite, KeyValues, Statements
 from bulkexec.budgets import Consumed
+from bulkexec.cost import item_size_bytes
 from bulkexec.model import Delete, Expression, Failure, Page, Put, Scope, Segment, Work, Write
 from bulkexec.wire import Fault, OnThrottle, Retry, Retrying
 
@@ -162,19 +163,37 @@ class Writer:
         self._detail = "INDEXES" if any(index.kind == "GSI" for index in table.indexes) else "TOTAL"
         self._batch = BatchWrite(table.name, self._detail)
         self._statements = Statements(table, self._detail)
+        self._key_values = KeyValues(table.key_names)
 
     def write(self, writes: Sequence[Write], on_throttle: OnThrottle, outcome: Outcome) -> None:
-        """Send at most `batch_size` writes and see them through.
+        """Send one of `batches` and see it through.
 
         `outcome` is filled as writes are acknowledged, so that also when this raises it says what was done.
         """
         send, _ = self._way()
         send(writes, on_throttle, outcome)
 
-    @property
-    def batch_size(self) -> int:
-        """Writes a request."""
-        return self._way()[1]
+    def batches(self, writes: Sequence[Write]) -> list[Sequence[Write]]:
+        """The writes as they may share requests: no more than fit, and no key twice (the service refuses those)."""
+        size = self._way()[1]
+        chunks = [writes[start : start + size] for start in range(0, len(writes), size)]
+        return [part for chunk in chunks for part in self._distinct(chunk)]
+
+    def _distinct(self, chunk: Sequence[Write]) -> list[Sequence[Write]]:
+        keys = [self._key_of(write) for write in chunk]
+        if len(set(keys)) == len(keys):
+            return [chunk]
+        parts: list[dict[bytes, Write]] = []
+        for key, write in zip(keys, chunk, strict=True):
+            # After the last part that has the key, so that writes of one key keep their order.
+            place = max((number + 1 for number, part in enumerate(parts) if key in part), default=0)
+            if place == len(parts):
+                parts.append({})
+            parts[place][key] = write
+        return [list(part.values()) for part in parts]
+
+    def _key_of(self, write: Write) -> bytes:
+        return b",".join(self._key_values(write.item)) if isinstance(write, Put) else bytes(write.key)
 
     def _way(self) -> tuple[Callable[[Sequence[Write], OnThrottle, Outcome], None], int]:
         if self.sequential or (self.work.guarded and self.work.scope.guard_statement is None):
@@ -186,7 +205,9 @@ class Writer:
     # -- BatchWriteItem ------------------------------------------------------------------------------------------
 
     def _by_batch(self, writes: Sequence[Write], on_throttle: OnThrottle, outcome: Outcome) -> None:
-        attempts = self.retry.start()
+        attempts, writes = self.retry.start(), self._small_enough(writes, outcome)
+        if not writes:
+            return
         pending: Sequence[bytes | msgspec.Raw] = self._batch.entries(cast(Sequence[Delete | Put], writes))
         while True:
             content, _ = self.calls.call("BatchWriteItem", self._batch.body(pending), on_throttle)
@@ -203,6 +224,16 @@ class Writer:
             if not attempts.wait():
                 outcome.failed += [Failure(_entry_key(entry, self._keys), "ThroughputExhausted") for entry in pending]
                 return
+
+    def _small_enough(self, writes: Sequence[Write], outcome: Outcome) -> Sequence[Write]:
+        """Those that the service takes; one item over the limit would have the whole batch refused (case C072)."""
+        large = [each for each in writes if isinstance(each, Put) and len(bytes(each.item)) > ITEM_LIMIT_BYTES]
+        refused = {id(each) for each in large if item_size_bytes(msgspec.json.decode(each.item)) > ITEM_LIMIT_BYTES}
+        for each in large:
+            if id(each) in refused:
+                item = msgspec.json.decode(each.item)
+                outcome.failed.append(Failure({name: item[name] for name in self._keys}, "ItemTooLarge", "over 400 KB"))
+        return [each for each in writes if id(each) not in refused] if refused else writes
 
     @property
     def _keys(self) -> tuple[str, ...]:

@@ -199,10 +199,10 @@ class SegmentRun:
 
     def _write(self, writes: Sequence[Write]) -> tuple[Outcome, BaseException | None]:
         """See all writes of a page through; gives what was acknowledged, and the error that ended it, if one did."""
-        total, size, lanes = Outcome(), self._run.writer.batch_size, self._run.lanes
+        total, lanes = Outcome(), self._run.lanes
         if self._run.plan.options.dry_run or not writes:
             return total, None
-        batches = [(writes[start : start + size], Outcome()) for start in range(0, len(writes), size)]
+        batches = [(batch, Outcome()) for batch in self._run.writer.batches(writes)]
         left = deque(batches)
         if lanes is None or len(batches) == 1:
             lanes = _Inline()

@@ -399,4 +399,33 @@ def test_one_by_one_what_is_not_of_the_item_ends_the_run(code: str, kind: type[e
     ids=["batch", "statements", "sequential", "sequential-plain", "no-statement"],
 )
 def test_batches_are_as_large_as_the_condition_allows(work: Work, sequential: bool, size: int) -> None:
-    assert writer(ScriptedWire({}), work, sequential).batch_size == size
+    parts = writer(ScriptedWire({}), work, sequential).batches(deletes(60))
+    assert [len(part) for part in parts] == [min(size, 60 - start) for start in range(0, 60, size)]
+
+
+# What may share a request
+
+
+def test_no_key_is_twice_in_a_batch_and_writes_of_a_key_keep_their_order() -> None:
+    one, two = deletes(2)
+    parts = writer(ScriptedWire(), PLAIN).batches([one, two, one, one])
+    assert [[bytes(each.key) for each in part] for part in parts] == [
+        [bytes(one.key), bytes(two.key)],
+        [bytes(one.key)],
+        [bytes(one.key)],
+    ]
+
+
+def test_puts_of_one_key_are_told_by_their_key_alone() -> None:
+    puts = [Put(msgspec.Raw(msgspec.json.encode({"n": {"N": str(n)}, **key(n % 2)}))) for n in range(4)]
+    assert [len(part) for part in writer(ScriptedWire(), PLAIN).batches(puts)] == [2, 2]
+
+
+def test_an_item_over_the_limit_fails_alone_and_is_not_sent() -> None:
+    # case C072
+    large = Put(msgspec.Raw(msgspec.json.encode({**key(1), "payload": {"S": "x" * 410_000}})))
+    padded = Put(msgspec.Raw(msgspec.json.encode({**key(2), "payload": {"B": "A" * 500_000}})))
+    wire, outcome = ScriptedWire({"ConsumedCapacity": [{"CapacityUnits": 367.0}]}), Outcome()
+    writer(wire, PLAIN).write([large, padded], lambda *_: None, outcome)
+    assert ([failure.key for failure in outcome.failed], outcome.processed) == ([key(1)], 1)
+    assert outcome.failed[0].reason == "ItemTooLarge"
