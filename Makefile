@@ -39,7 +39,8 @@ demo: $(STAMP)
 	$(BIN)/python examples/demo.py
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m "not alone and not soak and not aws"
+	$(BIN)/python -m pytest -m "alone and not soak and not aws"
 
 check: $(STAMP)
 	$(BIN)/ruff check .

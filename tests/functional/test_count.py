@@ -82,6 +82,7 @@ def test_a_token_of_another_filter_or_table_is_refused(bulkexec: Any, tables: An
     assert cut.code == 2
 
 
+@pytest.mark.alone
 def test_the_read_rate_holds(bulkexec: Any, tables: Any, items: Any) -> None:
     # case C054 C062
     name = tables.make(items(400, 4000))

@@ -136,6 +136,7 @@ def test_the_identity_of_the_report_adds_up(bulkexec: Any, tables: Any, items: A
     assert "read       300 = deleted 100 + not matching 200 + skipped 0 + failed 0" in text
 
 
+@pytest.mark.alone
 def test_the_write_rate_holds(bulkexec: Any, tables: Any, items: Any) -> None:
     # case C053 C054
     name = tables.make(items(120, 60))

@@ -17,6 +17,8 @@ from bulkexec.fleet import FleetBudget
 from bulkexec.leases import LEASE_CLIENT, ControlTableLeaseStore, LeaseStoreDown, job_rates
 from bulkexec.sandbox.process import client as client_of
 
+pytestmark = pytest.mark.alone
+
 CONTROL = "fleet-control"
 THREADS = 2
 REQUEST_SECONDS = 0.005

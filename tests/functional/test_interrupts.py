@@ -14,14 +14,15 @@ import psutil
 import pytest
 
 ITEMS, OLD = 1500, 500
-MOMENTS = [0.1, 0.3, 0.5, 0.7, 0.9]
+EVERY = [0.1, 0.25, 0.4, 0.55, 0.7]
+MOMENTS = [moment if moment in (0.25, 0.55) else pytest.param(moment, marks=pytest.mark.soak) for moment in EVERY]
 KILLS = ("SIGINT", "SIGTERM", "client SIGKILL", "job SIGKILL")
 
 
 def start(bulkexec: Any, table: str, runtime: str) -> Any:
     return bulkexec.start(
         *("delete", "--table", table, "--where", "state = 'OLD'", "--runtime", runtime, "--yes"),
-        *("--write-rate", "100" if runtime == "glue" else "400", "--output", "json"),
+        *("--write-rate", "100" if runtime == "glue" else "250", "--output", "json"),
     )
 
 
@@ -145,7 +146,7 @@ def test_an_interrupted_glue_run_goes_on(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", EVERY)
 @pytest.mark.parametrize("kind", KILLS)
 def test_an_interrupted_glue_run_goes_on_at_any_moment(
     kind: str, moment: float, bulkexec: Any, deployed: str, sandbox: Any, tables: Any, items: Any

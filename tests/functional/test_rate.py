@@ -9,6 +9,8 @@ import pytest
 
 from bulkexec.sandbox.process import Sandbox
 
+pytestmark = pytest.mark.alone
+
 
 def spent(sandbox: Sandbox, table: str, first: int, last: int) -> float:
     """Mean write units a second in [first, last)."""

@@ -11,6 +11,8 @@ from botocore.exceptions import ClientError
 from bulkexec.cost import item_size_bytes
 from bulkexec.sandbox.process import Sandbox
 
+pytestmark = pytest.mark.alone
+
 numbers = itertools.count()
 
 

@@ -302,6 +302,7 @@ def test_statistics_as_people_read_them(limit, text):
     assert str(RateStatistics(10_000, 1990.2, 2003.4, limit, 0)) == text
 
 
+@pytest.mark.alone
 def test_64_threads_share_a_budget_fairly():
     budget = Budget(2000)
     done = [0] * 64
