@@ -174,10 +174,10 @@ class Writer:
         send(writes, on_throttle, outcome)
 
     def batches(self, writes: Sequence[Write]) -> list[Sequence[Write]]:
-        """The writes as they may share requests: no more than fit, and no key twice (the service refuses those)."""
-        size = self._way()[1]
+        """The writes as they may share requests: no more than fit; of statements, no key twice."""
+        send, size = self._way()
         chunks = [writes[start : start + size] for start in range(0, len(writes), size)]
-        return [part for chunk in chunks for part in self._distinct(chunk)]
+        return [part for chunk in chunks for part in self._distinct(chunk)] if send == self._by_statements else chunks
 
     def _distinct(self, chunk: Sequence[Write]) -> list[Sequence[Write]]:
         keys = [self._key_of(write) for write in chunk]
@@ -205,12 +205,25 @@ class Writer:
     # -- BatchWriteItem ------------------------------------------------------------------------------------------
 
     def _by_batch(self, writes: Sequence[Write], on_throttle: OnThrottle, outcome: Outcome) -> None:
-        attempts, writes = self.retry.start(), self._small_enough(writes, outcome)
-        if not writes:
-            return
-        pending: Sequence[bytes | msgspec.Raw] = self._batch.entries(cast(Sequence[Delete | Put], writes))
-        while True:
-            content, _ = self.calls.call("BatchWriteItem", self._batch.body(pending), on_throttle)
+        entries: Sequence[bytes] = self._batch.entries(cast(Sequence[Delete | Put], writes))
+        if max(map(len, entries)) > ITEM_LIMIT_BYTES:
+            writes = self._small_enough(writes, outcome)
+            entries = self._batch.entries(cast(Sequence[Delete | Put], writes))
+        try:
+            self._until_processed(entries, on_throttle, outcome)
+        except Fault as fault:
+            # Two writes of one key have the whole batch refused. Rare, so it is looked for only then.
+            parts = self._distinct(writes) if "duplicate" in fault.message.lower() else []
+            if len(parts) < 2:
+                self.calls.refusals.raise_for(fault)
+            for part in parts:
+                self._by_batch(part, on_throttle, outcome)
+
+    def _until_processed(self, entries: Sequence[bytes], on_throttle: OnThrottle, outcome: Outcome) -> None:
+        attempts = self.retry.start()
+        pending: Sequence[bytes | msgspec.Raw] = entries
+        while pending:
+            content, _ = self.calls.attempt("BatchWriteItem", self._batch.body(pending), on_throttle)
             answer = batch_write_decoder.decode(content)
             left = next(iter(answer.UnprocessedItems.values()), [])
             outcome.charge(answer.ConsumedCapacity)
@@ -227,13 +240,14 @@ class Writer:
 
     def _small_enough(self, writes: Sequence[Write], outcome: Outcome) -> Sequence[Write]:
         """Those that the service takes; one item over the limit would have the whole batch refused (case C072)."""
-        large = [each for each in writes if isinstance(each, Put) and len(bytes(each.item)) > ITEM_LIMIT_BYTES]
-        refused = {id(each) for each in large if item_size_bytes(msgspec.json.decode(each.item)) > ITEM_LIMIT_BYTES}
-        for each in large:
-            if id(each) in refused:
-                item = msgspec.json.decode(each.item)
+        kept: list[Write] = []
+        for write in writes:
+            item = msgspec.json.decode(write.item) if isinstance(write, Put) else {}
+            if item_size_bytes(item) > ITEM_LIMIT_BYTES:
                 outcome.failed.append(Failure({name: item[name] for name in self._keys}, "ItemTooLarge", "over 400 KB"))
-        return [each for each in writes if id(each) not in refused] if refused else writes
+            else:
+                kept.append(write)
+        return kept
 
     @property
     def _keys(self) -> tuple[str, ...]:

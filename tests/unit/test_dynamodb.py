@@ -406,9 +406,9 @@ def test_batches_are_as_large_as_the_condition_allows(work: Work, sequential: bo
 # What may share a request
 
 
-def test_no_key_is_twice_in_a_batch_and_writes_of_a_key_keep_their_order() -> None:
+def test_no_key_is_twice_in_a_batch_of_statements_and_writes_of_a_key_keep_their_order() -> None:
     one, two = deletes(2)
-    parts = writer(ScriptedWire(), PLAIN).batches([one, two, one, one])
+    parts = writer(ScriptedWire(), GUARDED).batches([one, two, one, one])
     assert [[bytes(each.key) for each in part] for part in parts] == [
         [bytes(one.key), bytes(two.key)],
         [bytes(one.key)],
@@ -416,9 +416,12 @@ def test_no_key_is_twice_in_a_batch_and_writes_of_a_key_keep_their_order() -> No
     ]
 
 
-def test_puts_of_one_key_are_told_by_their_key_alone() -> None:
+def test_a_batch_that_is_refused_for_a_key_that_is_twice_in_it_is_sent_in_parts() -> None:
     puts = [Put(msgspec.Raw(msgspec.json.encode({"n": {"N": str(n)}, **key(n % 2)}))) for n in range(4)]
-    assert [len(part) for part in writer(ScriptedWire(), PLAIN).batches(puts)] == [2, 2]
+    refused = Fault("ValidationException", "Provided list of item keys contains duplicates")
+    wire, outcome = ScriptedWire(refused, {}, {}), Outcome()
+    writer(wire, PLAIN).write(puts, lambda *_: None, outcome)
+    assert (outcome.processed, outcome.failed) == (4, [])
 
 
 def test_an_item_over_the_limit_fails_alone_and_is_not_sent() -> None:
