@@ -14,7 +14,6 @@ from bulkexec.answers import (
     Capacity,
     Request,
     StatementAnswer,
-    StatementError,
     batch_get_decoder,
     batch_write_decoder,
     item_decoder,
@@ -293,7 +292,7 @@ class Writer:
                 outcome.processed += 1
             elif answer.Error.Code.startswith("ConditionalCheckFailed"):
                 refused.append(write)
-            elif _statement_fault(answer.Error).again:
+            elif Fault(answer.Error.Code, answer.Error.Message).again:
                 again.append(write)
             elif answer.Error.Code.startswith("AccessDenied"):
                 denied = answer.Error.Message
@@ -391,10 +390,6 @@ def key_of(write: Write) -> dict[str, Any]:
     """The key that a delete or update is for, decoded."""
     key: dict[str, Any] = msgspec.json.decode(key_of_raw(write))
     return key
-
-
-def _statement_fault(error: StatementError) -> Fault:
-    return Fault(error.Code, error.Message)
 
 
 def _canonical(key: Any) -> bytes:
