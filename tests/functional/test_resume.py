@@ -67,7 +67,7 @@ def test_a_second_resume_of_a_running_job_is_refused_and_the_counts_are_right(
     bulkexec: Any, tables: Any, items: Any
 ) -> None:
     table = tables.make(items(ITEMS, 60))
-    begun, job = slow_delete(bulkexec, table, rate="80")
+    begun, job = slow_delete(bulkexec, table, rate="40")
     assert stop(bulkexec, begun).code == 130
     first = bulkexec.start("resume", job, "--output", "json")
     job_line(first, first.stderr)

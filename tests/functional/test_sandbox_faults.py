@@ -143,7 +143,7 @@ def test_other_services_fail_too(sandbox: Sandbox, dynamodb: Any) -> None:
     glue = sandbox.client("glue", retries={"total_max_attempts": 1})
     sandbox.control.faults.add("error", service="glue", operation="GetJobs", code="ThrottlingException", count=1)
     assert code_of(glue.get_jobs) == "ThrottlingException"
-    assert glue.get_jobs()["Jobs"] == []
+    assert "Jobs" in glue.get_jobs()
 
 
 def test_a_stream_is_cut(sandbox: Sandbox, dynamodb: Any) -> None:  # case C115
