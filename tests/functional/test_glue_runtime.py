@@ -215,7 +215,7 @@ def test_progress_that_may_not_be_read_is_said_once_and_ends_nothing(
     run = runtime.submit(plan, job_id)
     message = DENIED.format("dynamodb:Query", "arn:aws:dynamodb:us-east-1:111122223333:table/bulkexec-control")
     number = sandbox.control.faults.add(
-        "error", service="dynamodb", operation="Query", code="AccessDeniedException", message=message
+        "error", service="dynamodb", operation="Query", code="AccessDeniedException", message=message, count=2
     )
     # Gone before the run ends: the report is summed from the records that the same Query reads.
     ending = threading.Timer(4, lambda: (sandbox.control.faults.remove(number), runtime.stop(run)))

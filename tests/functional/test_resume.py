@@ -63,6 +63,7 @@ def refused(outcome: Any, code: str, *words: str) -> None:
 # One process a job
 
 
+@pytest.mark.alone
 def test_a_second_resume_of_a_running_job_is_refused_and_the_counts_are_right(
     bulkexec: Any, tables: Any, items: Any
 ) -> None:
