@@ -28,7 +28,6 @@ from bulkexec.wire import Fault, OnThrottle, Retry, Retrying
 
 BATCH_WRITE_ITEMS = 25
 BATCH_STATEMENTS = 25
-BATCH_GET_ITEMS = 100
 ITEM_LIMIT_BYTES = 400 * 1024
 ITEM_FAULTS = frozenset({"ValidationException", "ItemCollectionSizeLimitExceededException"})
 """Faults that are of one item, not of the run."""
