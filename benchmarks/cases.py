@@ -17,24 +17,14 @@ from bulkexec.codec import Attributes, to_python
 from bulkexec.command import Command
 from bulkexec.commands.delete import Delete
 from bulkexec.commands.find import Find
-from bulkexec.dynamodb import Reader, Writer
 from bulkexec.engine import Cap, Run, Spills
-from bulkexec.model import (
-    Expression,
-    KeyAttribute,
-    Page,
-    PageResult,
-    Plan,
-    Put,
-    Scope,
-    Statement,
-    Table,
-    Update,
-    Work,
-)
+from bulkexec.model import Expression, KeyAttribute, Page, PageResult, Plan, Scope, Statement, Table, Work
 from bulkexec.rate import Budget
+from bulkexec.reader import Reader
 from bulkexec.runtimes.assembly import THREADS, MemoryCheckpoints
 from bulkexec.wire import Refusals, Retrying, Wire
+from bulkexec.writer import Writer
+from bulkexec.writes import Put, Update
 
 TABLE = Table(
     name="t",

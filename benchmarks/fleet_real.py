@@ -15,12 +15,13 @@ import msgspec
 
 from bulkexec.budgets import TableBudgets
 from bulkexec.control import create_table
-from bulkexec.dynamodb import Outcome, Writer
 from bulkexec.fleet import FleetBudget
 from bulkexec.leases import LEASE_CLIENT, ControlTableLeaseStore
-from bulkexec.model import KeyAttribute, Put, Scope, Table, Work
+from bulkexec.model import KeyAttribute, Scope, Table, Work
 from bulkexec.sandbox.process import Sandbox
 from bulkexec.wire import HttpWire, Refusals, Retrying
+from bulkexec.writer import Outcome, Writer
+from bulkexec.writes import Put
 
 PROCESSES, SECONDS, SETTLE_SECONDS = 8, 30, 3
 RATE, PROVISIONED = 400.0, 1000

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from bulkexec.model import Delete, Put, Statement, Table
+from bulkexec.model import Statement, Table
+from bulkexec.writes import Delete, Put
 
 TEXTS_KEPT = 1000
 """Statement texts kept at most; more come only from maps that change other attributes in every item."""

@@ -18,11 +18,12 @@ import msgspec
 
 from bulkexec import errors
 from bulkexec.budgets import Reservation
-from bulkexec.dynamodb import Outcome
-from bulkexec.model import Counts, Failure, Page, PageResult, Segment, SegmentRecord, Write
+from bulkexec.model import Counts, Failure, Page, PageResult, Segment, SegmentRecord
 from bulkexec.run import PREVIEW_ROWS, Cap, Checkpoints, Run, Spills
 from bulkexec.s3 import item_line
 from bulkexec.wire import OnThrottle, Stopped
+from bulkexec.writer import Outcome
+from bulkexec.writes import Write
 
 __all__ = [
     "FAILURES_KEPT",

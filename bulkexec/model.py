@@ -11,6 +11,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from bulkexec.writes import Write
+
 AttributeValue = Mapping[str, Any]
 """One typed value, e.g. `{"N": "1E+100"}`."""
 
@@ -110,7 +112,10 @@ class Work:
     """How a command wants its pages read, and under which condition its writes may go.
 
     `projection` names the top-level attributes to fetch (empty: all of them). `count_only` pages carry no items.
-    `writes_condition` says that each write goes with the scope's guard.
+    `guarded` says that each delete and update goes with the scope's guard. Puts go to `target`, None is the scope's
+    table. `update` is the expression that `Apply` runs. With `index` its entries are read instead of the table, and
+    with `lookup` the items they belong to are then fetched. With `keys` (a file, or s3://) the items of these keys are
+    read, each once. `hidden` is the key of an item that no run sees.
     """
 
     scope: Scope
@@ -118,6 +123,18 @@ class Work:
     count_only: bool = False
     consistent: bool = False
     guarded: bool = False
+    target: Table | None = None
+    update: Expression | None = None
+    index: str = ""
+    lookup: bool = False
+    keys: str = ""
+    hidden: dict[str, Any] | None = None
+    descending: bool = False
+
+    @property
+    def writes_to(self) -> Table:
+        """Where puts go."""
+        return self.target or self.scope.table
 
 
 @dataclass(frozen=True)
@@ -141,37 +158,6 @@ class Page(NamedTuple):
     last_evaluated_key: bytes | None
 
 
-class Delete(msgspec.Struct, frozen=True, gc=False):
-    """Delete by key; `key` is the typed JSON of the key attributes alone."""
-
-    key: msgspec.Raw
-
-
-class Put(msgspec.Struct, frozen=True, gc=False):
-    """Put a whole item, given as typed JSON."""
-
-    item: msgspec.Raw
-
-
-class Update(msgspec.Struct, frozen=True):
-    """Change some attributes of one item by `change`, its SET and REMOVE clauses (`SET "a" = ? REMOVE "b"`)."""
-
-    key: msgspec.Raw
-    change: Statement
-    condition: Statement | None = None
-
-
-Write = Delete | Put | Update
-
-
-class PageResult(NamedTuple):
-    """What a command makes of a page: writes to send, rows to hand to the user, and matched items it let be."""
-
-    writes: list[Write] = []
-    rows: list[msgspec.Raw] = []
-    skipped: int = 0
-
-
 @dataclass(frozen=True)
 class Failure:
     """One item that could not be written. `key` is typed JSON."""
@@ -179,6 +165,15 @@ class Failure:
     key: dict[str, Any]
     reason: str
     details: str = ""
+
+
+class PageResult(NamedTuple):
+    """What a command makes of a page: writes to send, rows for the user, and items that it lets be or rejects."""
+
+    writes: list[Write] = []
+    rows: list[msgspec.Raw] = []
+    skipped: int = 0
+    failed: list[Failure] = []
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from bulkexec.ceilings import Ceilings, Load, ResolvedRate, fetch_ceilings, reso
 from bulkexec.command import Command, arguments_of
 from bulkexec.cost import GlueShape, Prices, estimate
 from bulkexec.describe import describe, recovery, require_recovery
-from bulkexec.dynamodb import Reader
 from bulkexec.model import Estimate, Options, Plan, Scope, Segment, Table, Work
 from bulkexec.pricing import fetch_prices
+from bulkexec.reader import Reader
 from bulkexec.s3 import Location, Objects
 from bulkexec.segments import total_segments
 from bulkexec.wire import HttpWire, Refusals, Retrying

@@ -12,10 +12,11 @@ import msgspec
 from bulkexec import errors
 from bulkexec.budgets import TableBudgets
 from bulkexec.command import Command
-from bulkexec.dynamodb import Outcome, Reader, Writer
 from bulkexec.model import Counts, Failure, Plan, SegmentRecord
 from bulkexec.rate import Limiter
+from bulkexec.reader import Reader
 from bulkexec.s3 import Spill
+from bulkexec.writer import Outcome, Writer
 
 PREVIEW_ROWS = 10
 PREVIEW_BYTES = 32 * 1024

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from bulkexec import errors
 from bulkexec.command import Command, argument
-from bulkexec.model import Delete as DeleteItem
 from bulkexec.model import Page, PageResult, Scope, Work
+from bulkexec.writes import Delete as DeleteItem
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from bulkexec import errors
 from bulkexec.command import restore
 from bulkexec.control import ControlTable
 from bulkexec.describe import user_errors
-from bulkexec.dynamodb import Reader, Writer
 from bulkexec.engine import FAILURES_KEPT, IN_FLIGHT, Cap, Checkpoints, Run, Spills
 from bulkexec.model import Counts, Failure, Plan, SegmentRecord, Status
+from bulkexec.reader import Reader
 from bulkexec.runtimes.rates import RunBudgets
 from bulkexec.s3 import Location, Objects, Spill
 from bulkexec.wire import HttpWire, Refusals, Retrying
+from bulkexec.writer import Writer
 
 THREADS = 4
 """Segments walked at the same time by one process: several to hide latency, few to keep memory to some pages."""

@@ -14,7 +14,8 @@ from typing import ClassVar
 import msgspec
 
 from bulkexec.command import Command, argument
-from bulkexec.model import Delete, Page, PageResult, Scope, Work
+from bulkexec.model import Page, PageResult, Scope, Work
+from bulkexec.writes import Delete
 
 
 class Row(msgspec.Struct):

@@ -12,11 +12,12 @@ import pytest
 
 from bulkexec.batches import BatchWrite, Statements
 from bulkexec.codec import to_python
-from bulkexec.model import Delete, KeyAttribute, Put, Statement, Table
+from bulkexec.model import KeyAttribute, Statement, Table
 from bulkexec.sandbox.process import Sandbox
 from bulkexec.sandbox.seeding import Shape, ensure_table, item
 from bulkexec.sigv4 import Credentials, Signer
 from bulkexec.transport import FRESH_SECONDS, Answer, NotSent, Transport
+from bulkexec.writes import Delete, Put
 
 ITEMS = 300
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from bulkexec import batches
 from bulkexec.batches import BatchWrite, Statements
-from bulkexec.model import Delete, KeyAttribute, Put, Statement, Table
+from bulkexec.model import KeyAttribute, Statement, Table
+from bulkexec.writes import Delete, Put
 
 NAMES = st.text(min_size=1, max_size=10)
 VALUES = st.fixed_dictionaries({"S": st.text(max_size=20)}) | st.fixed_dictionaries({"N": st.integers().map(str)})

@@ -11,8 +11,8 @@ from bulkexec.command import Command, argument, arguments_of, entry, load, names
 from bulkexec.commands.count import Count
 from bulkexec.commands.delete import Delete
 from bulkexec.commands.find import Find
-from bulkexec.model import Delete as DeleteItem
 from bulkexec.model import Expression, KeyAttribute, Page, PageResult, Scope, Statement, Table, Work
+from bulkexec.writes import Delete as DeleteItem
 
 TABLE = Table(
     "orders", "arn", "eu-west-1", "1", (KeyAttribute("pk", "S"), KeyAttribute("sk", "N")), "ACTIVE", 1, 1, "on-demand"

@@ -16,7 +16,6 @@ from bulkexec.command import Command
 from bulkexec.commands.count import Count
 from bulkexec.commands.delete import Delete
 from bulkexec.commands.find import Find
-from bulkexec.dynamodb import Reader, Writer
 from bulkexec.engine import PREVIEW_ROWS, Cap, Run, Spills, run_segment, run_segments
 from bulkexec.model import (
     Counts,
@@ -31,8 +30,10 @@ from bulkexec.model import (
     Table,
 )
 from bulkexec.rate import Budget
+from bulkexec.reader import Reader
 from bulkexec.s3 import Location, Objects, Spill
 from bulkexec.wire import Fault, Refusals, Retry, Retrying
+from bulkexec.writer import Writer
 
 FILTER = Expression("#n0 = :v0", {"#n0": "state"}, {":v0": {"S": "OLD"}})
 TABLE = Table("orders", "arn:orders", "eu-west-1", "1", (KeyAttribute("pk", "S"),), "ACTIVE", 100, 819_200, "on-demand")

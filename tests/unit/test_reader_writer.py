@@ -11,9 +11,11 @@ import pytest
 from botocore.validate import ParamValidator
 
 from bulkexec import errors
-from bulkexec.dynamodb import Outcome, Reader, Writer
-from bulkexec.model import Delete, Expression, KeyAttribute, Put, Scope, Segment, Statement, Table, Work
+from bulkexec.model import Expression, KeyAttribute, Scope, Segment, Statement, Table, Work
+from bulkexec.reader import Reader
 from bulkexec.wire import Fault, Refusals, Retry, Retrying
+from bulkexec.writer import Outcome, Writer
+from bulkexec.writes import Delete, Put
 
 KEYS = (KeyAttribute("key", "S"), KeyAttribute('so"rt', "B"))
 TABLE = Table("orders", "arn:orders", "eu-west-1", "1", KEYS, "ACTIVE", 10, 5000, "on-demand")
