@@ -23,7 +23,7 @@ from bulkexec.budgets import Consumed
 from bulkexec.cost import item_size_bytes
 from bulkexec.model import Expression, Failure, Work
 from bulkexec.wire import Fault, OnThrottle, Retry, Retrying
-from bulkexec.writes import Delete, Put, Write
+from bulkexec.writes import Apply, Delete, Put, Update, Write
 
 BATCH_WRITE_ITEMS = 25
 BATCH_STATEMENTS = 25
@@ -116,7 +116,7 @@ class Writer:
         return [list(part.values()) for part in parts]
 
     def _key_of(self, write: Write) -> bytes:
-        return b",".join(self._key_values(write.item)) if isinstance(write, Put) else bytes(write.key)
+        return bytes(write.key) if isinstance(write, Delete | Update) else b",".join(self._key_values(_item_of(write)))
 
     def _way(self) -> tuple[Callable[[Sequence[Write], OnThrottle, Outcome], None], int]:
         if self.sequential or (self.work.guarded and self.work.scope.guard_statement is None):
@@ -201,10 +201,9 @@ class Writer:
                     return
 
     def _statement(self, write: Write) -> bytes:
-        assert not isinstance(write, Put)
         if isinstance(write, Delete):
             return self._statements.delete(write.key, self.work.scope.guard_statement)
-        return self._statements.update(write.key, write.change, write.condition or self.work.scope.guard_statement)
+        raise TypeError(f"{type(write).__name__} cannot be written yet")
 
     def _sort(
         self, writes: Sequence[Write], answers: Sequence[StatementAnswer], outcome: Outcome, doubtful: bool
@@ -306,8 +305,13 @@ def _entry_key(entry: bytes | msgspec.Raw, names: tuple[str, ...]) -> dict[str, 
 
 def key_of_raw(write: Write) -> msgspec.Raw:
     """The typed JSON of the key that a delete or update is for."""
-    assert not isinstance(write, Put)
+    assert isinstance(write, Delete | Update)
     return write.key
+
+
+def _item_of(write: Write) -> msgspec.Raw:
+    assert isinstance(write, Put | Apply)
+    return write.item
 
 
 def key_of(write: Write) -> dict[str, Any]:
