@@ -305,8 +305,12 @@ class Retrying:
         body: bytes,
         on_throttle: OnThrottle = lambda reasons: None,
         stop: Callable[[], bool] = lambda: False,
+        resend_lost: bool = True,
     ) -> tuple[bytes, bool]:
-        """As `call`, but the fault that no retry mends is raised as it is, `lost` set if any attempt's answer was."""
+        """As `call`, but the fault that no retry mends is raised as it is, `lost` set if any attempt's answer was.
+
+        Without `resend_lost` a lost answer is such a fault, for requests that must not take effect twice.
+        """
         attempts, lost, expired = self.retry.start(), False, 0
         while True:
             try:
@@ -317,6 +321,8 @@ class Retrying:
                 if fault.throttle:
                     on_throttle(fault.reasons)
                 if not (fault.again or (fault.expired and expired <= EXPIRED_ATTEMPTS)):
+                    raise
+                if lost and not resend_lost:
                     raise
                 if stop():
                     raise Stopped from fault
