@@ -9,7 +9,7 @@ from secrets import token_hex
 
 import boto3
 
-from bulkexec import errors
+from bulkexec import errors, layout
 from bulkexec.command import Command, load, restore
 from bulkexec.console import Progress, Terminal, confirm, plan_rows, say_plan, say_report
 from bulkexec.cost import Prices, metered_usd
@@ -185,7 +185,7 @@ def _for_glue(planned: Planned, deployment: Deployment, job_id: str, request: Re
     plan = planned.plan
     results = plan.options.results
     if not results and load(plan.command).keeps_rows:
-        results = results_folder(f"s3://{deployment.bucket}/results", job_id)
+        results = results_folder(f"s3://{deployment.bucket}/{layout.RESULTS}", job_id)
     segments = total_segments(
         plan.work.scope.table.size_bytes, deployment.slots, request.segments, pinned=plan.work.scope.pinned
     )
@@ -200,7 +200,7 @@ def _local_results(caller: Caller, plan: Plan, job_id: str) -> Plan:
         deployment = find_deployment(caller.session, plan.work.scope.table.region)
     except errors.BulkexecError:
         return plan
-    return plan.with_options(results=results_folder(f"s3://{deployment.bucket}/results", job_id))
+    return plan.with_options(results=results_folder(f"s3://{deployment.bucket}/{layout.RESULTS}", job_id))
 
 
 def _gate(caller: Caller, plan: Plan, yes: bool) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bulkexec import layout
 from bulkexec.iam.grants import GRANTS, Grant, Resource, Role
 
 Document = dict[str, Any]
@@ -66,10 +67,10 @@ class Scope:
             "index": self._tables("/index/*"),
             "control table": [self._arn("dynamodb", f"table/{self.control_table}")],
             "bucket": [self._object(self.bucket_name)],
-            "script": [self._object(f"{self.bucket_name}/scripts/*")],
-            "wheel": [self._object(f"{self.bucket_name}/wheels/*")],
-            "job folder": [self._object(f"{self.bucket_name}/jobs/*")],
-            "result": [self._object(f"{self.bucket_name}/results/*"), *map(self._place, self.places)],
+            "script": [self._object(f"{self.bucket_name}/{layout.SCRIPTS}/*")],
+            "wheel": [self._object(f"{self.bucket_name}/{layout.WHEELS}/*")],
+            "job folder": [self._object(f"{self.bucket_name}/{layout.JOBS}/*")],
+            "result": [self._object(f"{self.bucket_name}/{layout.RESULTS}/*"), *map(self._place, self.places)],
             "Glue job": [self._arn("glue", f"job/{self.job}")],
             "job role": [f"arn:{self.partition}:iam::{self.account}:role/{self.job_role}"],
             # Both spellings: the service takes the one for some operations and the other for the rest.

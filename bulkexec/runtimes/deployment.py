@@ -10,7 +10,7 @@ from typing import Any
 import boto3
 import botocore.exceptions
 
-from bulkexec import errors
+from bulkexec import errors, layout
 from bulkexec.control import create_table
 from bulkexec.cost import DPUS, GlueShape
 from bulkexec.describe import CLIENT_CONFIG, user_errors
@@ -70,7 +70,7 @@ class Deployment:
 
     def job_folder(self, job_id: str) -> Location:
         """Plan, report and lists of one job."""
-        return Location(self.bucket, f"jobs/{job_id}")
+        return Location(self.bucket, f"{layout.JOBS}/{job_id}")
 
 
 def job_script() -> bytes:
@@ -79,7 +79,7 @@ def job_script() -> bytes:
 
 
 def _script_key() -> str:
-    return f"scripts/{hashlib.sha256(job_script()).hexdigest()[:12]}/bulk_job.py"
+    return f"{layout.SCRIPTS}/{hashlib.sha256(job_script()).hexdigest()[:12]}/bulk_job.py"
 
 
 def _identity(session: boto3.Session, region: str | None) -> tuple[str, str]:
@@ -223,7 +223,7 @@ def _make_job(session: boto3.Session, region: str, bucket: str, role_arn: str, w
             "ScriptLocation": f"s3://{bucket}/{_script_key()}",
             "PythonVersion": "3",
         },
-        "DefaultArguments": {"--job-language": "python", "--TempDir": f"s3://{bucket}/temp/"},
+        "DefaultArguments": {"--job-language": "python", "--TempDir": f"s3://{bucket}/{layout.TEMP}/"},
         "ExecutionProperty": {"MaxConcurrentRuns": MAX_CONCURRENT_RUNS},
         "GlueVersion": GLUE_VERSION,
         "WorkerType": worker_type,

@@ -13,7 +13,7 @@ from importlib.metadata import version
 import boto3
 from botocore.config import Config
 
-from bulkexec import errors
+from bulkexec import errors, layout
 from bulkexec.command import entry
 from bulkexec.control import START_LOCK_SECONDS, ControlTable, Job, TakenOver
 from bulkexec.cursor import Cursor
@@ -171,7 +171,7 @@ class GlueRuntime:
             wheels.append(extra)
             modules += extra.requirements
         for wheel in wheels:
-            place = Location(self.deployment.bucket, f"wheels/{wheel.hash}/{wheel.filename}")
+            place = Location(self.deployment.bucket, f"{layout.WHEELS}/{wheel.hash}/{wheel.filename}")
             if not self._objects.exists(place):
                 self._objects.put(place, wheel.content)
             modules.append(str(place))

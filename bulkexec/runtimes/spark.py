@@ -14,7 +14,7 @@ from typing import Any
 import boto3
 import msgspec
 
-from bulkexec import errors
+from bulkexec import errors, layout
 from bulkexec.control import TAKEN_OVER, ControlTable, TakenOver
 from bulkexec.cursor import Cursor
 from bulkexec.describe import recovery, require_recovery, require_same_table, user_errors
@@ -55,7 +55,7 @@ class JobReference:
     @property
     def folder(self) -> Location:
         """Plan, report and lists of this job."""
-        return Location(self.bucket, f"jobs/{self.job_id}")
+        return Location(self.bucket, f"{layout.JOBS}/{self.job_id}")
 
 
 def run_job(spark: Any, job: JobReference) -> bool:

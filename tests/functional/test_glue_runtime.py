@@ -290,7 +290,7 @@ def test_a_glue_run_that_lost_its_job_touches_nothing(
     run = runtime.submit(plan, job_id)
     assert run_job(None, reference(deployed, job_id, run_id="jr_other"))
     assert "touched nothing" in capsys.readouterr().out
-    assert Objects(session, REGION).get(Location(deployed, f"jobs/{job_id}/runs/1/report.json")) is None
+    assert Objects(session, REGION).get(Location(deployed, f"bulkexec/jobs/{job_id}/runs/1/report.json")) is None
     stop(runtime, run)
 
 

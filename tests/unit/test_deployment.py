@@ -82,7 +82,7 @@ def test_slots_are_threads_on_all_workers_but_the_drivers(worker: str, workers: 
 
 def test_what_a_deployment_says_of_itself() -> None:
     assert HERE.describe() == "Glue 5.1, 3 x G.1X, stops at 10 h"
-    assert HERE.job_folder("7f3a") == Location("ops", "jobs/7f3a")
+    assert HERE.job_folder("7f3a") == Location("ops", "bulkexec/jobs/7f3a")
     assert HERE.output_logs_arn == "arn:aws-us-gov:logs:us-gov-west-1:111122223333:log-group:/aws-glue/jobs/output"
 
 
@@ -118,7 +118,7 @@ def test_a_bucket_that_was_named_is_used_and_not_made() -> None:
     account = Account(**SET_UP)
     list(bootstrap(account.session, bucket="ours"))
     (update,) = account.params("UpdateJob")
-    assert update["JobUpdate"]["Command"]["ScriptLocation"].startswith("s3://ours/scripts/")
+    assert update["JobUpdate"]["Command"]["ScriptLocation"].startswith("s3://ours/bulkexec/scripts/")
     assert account.params("CreateBucket") == []
 
 
@@ -149,7 +149,9 @@ def test_without_bootstrap_that_is_said() -> None:
 
 def test_a_job_of_another_version_is_not_used() -> None:
     # case C161
-    account = Account(GetJob={"Job": {"Command": {"ScriptLocation": "s3://ops/scripts/000000000000/bulk_job.py"}}})
+    account = Account(
+        GetJob={"Job": {"Command": {"ScriptLocation": "s3://ops/bulkexec/scripts/000000000000/bulk_job.py"}}}
+    )
     with pytest.raises(errors.NotDeployed, match="another version"):
         find_deployment(account.session, None)
 
