@@ -161,4 +161,5 @@ async def send_error(send: Send, request: Request, error: ServiceError) -> None:
         else f"<ErrorResponse><Error>{inner}</Error></ErrorResponse>"
     )
     headers = {"content-type": "application/xml", "x-amzn-requestid": str(uuid.uuid4())}
-    await send_bytes(send, error.status, whole.encode(), headers)
+    # An answer to HEAD has no body, so not even the error's code.
+    await send_bytes(send, error.status, b"" if request.method == "HEAD" else whole.encode(), headers)

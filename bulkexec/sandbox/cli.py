@@ -21,7 +21,10 @@ def sandbox() -> None:
 @sandbox.command()
 @_port
 @click.option("--foreground", is_flag=True, help="Stay attached; Ctrl-C ends it.")
-def up(port: int, foreground: bool) -> None:
+@click.option(
+    "--iam", is_flag=True, help="Enforce IAM: users, roles and their policies; the sandbox's own key may do all."
+)
+def up(port: int, foreground: bool, iam: bool) -> None:
     """Starts the sandbox and prints its endpoint once it answers. --port 0 takes a free port."""
     from bulkexec.sandbox import process
 
@@ -29,7 +32,8 @@ def up(port: int, foreground: bool) -> None:
         click.echo(f"already running (pid {running.pid})", err=True)
         click.echo(running.endpoint)
         return
-    options = SandboxOptions.from_environment(os.environ, port=port, work_dir=state_directory())
+    chosen = {"iam": "enforce"} if iam else {}
+    options = SandboxOptions.from_environment(os.environ, port=port, work_dir=state_directory(), **chosen)
     if foreground:
         _stay(options)
         return

@@ -30,6 +30,17 @@ class SandboxControl:
         """Requests and errors per operation, units per table and epoch second."""
         return dict(self.call("GET", "stats"))
 
+    def calls(self) -> list[dict[str, Any]]:
+        """Every principal, IAM action and resource that was asked for, whether it was `allowed`, and the `count`.
+
+        Empty unless the sandbox was started with iam="record" or "enforce".
+        """
+        return list(self.call("GET", "calls"))
+
+    def forget_calls(self) -> None:
+        """Begins a new record of calls."""
+        self.call("DELETE", "calls")
+
     def reset_stats(self) -> None:
         """Starts counting anew."""
         self.call("DELETE", "stats")

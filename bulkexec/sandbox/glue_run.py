@@ -135,10 +135,12 @@ class JobRun:
 
     def _stage(self, directory: Path) -> Staged:
         settings = self._settings
-        layout = stage(self._options, self._clients, directory, settings.script, settings.arguments)
         credentials = role_credentials(
             self._clients, settings.role, self._options.account, self.id, settings.session_policy
         )
+        # From here on, as in Glue, everything is done with the job's role: fetching the script, writing the log.
+        self._clients = self._clients.acting_as(credentials)
+        layout = stage(self._options, self._clients, directory, settings.script, settings.arguments)
         return layout.launch(self._options, self._clients.endpoint, credentials, self._argv())
 
     def _argv(self) -> list[str]:

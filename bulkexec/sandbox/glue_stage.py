@@ -4,7 +4,8 @@ import os
 import shlex
 import sys
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -64,10 +65,14 @@ class LaunchError(Exception):
 
 @dataclass(frozen=True)
 class Clients:
-    """boto3 clients of the sandbox's own endpoint."""
+    """boto3 clients of the sandbox's own endpoint, as the sandbox itself or with a role's credentials.
+
+    `credentials` are environment variables, as `role_credentials` gives them.
+    """
 
     endpoint: str
     region: str
+    credentials: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def s3(self) -> Any:
@@ -84,13 +89,18 @@ class Clients:
         """Where a run's output goes."""
         return self._client("logs")
 
+    def acting_as(self, credentials: Mapping[str, str]) -> "Clients":
+        """The same clients with the credentials of a role."""
+        return replace(self, credentials=credentials)
+
     def _client(self, service: str) -> Any:
         import boto3
         from botocore.config import Config
 
         session = boto3.session.Session(
-            aws_access_key_id="sandbox",
-            aws_secret_access_key="sandbox",  # noqa: S106 - the sandbox takes any
+            aws_access_key_id=self.credentials.get("AWS_ACCESS_KEY_ID", "sandbox"),
+            aws_secret_access_key=self.credentials.get("AWS_SECRET_ACCESS_KEY", "sandbox"),
+            aws_session_token=self.credentials.get("AWS_SESSION_TOKEN"),
             region_name=self.region,
         )
         config = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=5, read_timeout=30)

@@ -10,6 +10,7 @@ from typing import Any
 
 DEFAULT_PORT = 4599
 ENVIRONMENT_PREFIX = "BULKEXEC_SANDBOX_"
+IAM_MODES = ("off", "record", "enforce")
 
 
 def state_directory() -> Path:
@@ -28,6 +29,7 @@ class SandboxOptions:
     `stop_grace_seconds` is what a stopped Glue run gets between SIGTERM and SIGKILL; 0 is sudden death.
     `burst_seconds` is how much unused capacity a table keeps (AWS: up to 300; 1 makes limits sharp in tests).
     `live_tail_session_seconds` is how long a Live Tail session may last (AWS: 3 h).
+    `iam` is "off" (any credentials may do anything), "record" (see `SandboxControl.calls`) or "enforce".
     `live_tail_buffer_updates` and `live_tail_buffer_events` are what a slow reader may lag behind.
     """
 
@@ -45,6 +47,11 @@ class SandboxOptions:
     live_tail_sessions: int = 15
     burst_seconds: float = 1.0
     fault_seed: int = 0
+    iam: str = "off"
+
+    def __post_init__(self) -> None:
+        if self.iam not in IAM_MODES:
+            raise ValueError(f"iam is {self.iam!r}; it must be one of {', '.join(IAM_MODES)}")
 
     @property
     def endpoint(self) -> str:

@@ -17,6 +17,7 @@ from bulkexec.sandbox.account_services import AutoScalingService, PricingService
 from bulkexec.sandbox.asgi import App, Receive, Request, Scope, Send
 from bulkexec.sandbox.faults import FaultRule, Faults
 from bulkexec.sandbox.glue import GlueService
+from bulkexec.sandbox.iam import Guard, refused_statements
 from bulkexec.sandbox.logs import LogsService
 from bulkexec.sandbox.options import SandboxOptions
 from bulkexec.sandbox.service import Service, ServiceError
@@ -28,8 +29,9 @@ LIVE_TAIL = "Logs_20140328.StartLiveTail"
 class Overlay:
     """ASGI application: the control endpoint, faults, our own services, and the emulator for the rest."""
 
-    def __init__(self, emulator: App, services: "OwnServices", faults: Faults, stats: Stats) -> None:
+    def __init__(self, emulator: App, services: "OwnServices", faults: Faults, stats: Stats, guard: Guard) -> None:
         self._emulator, self._services, self._faults, self._stats = emulator, services, faults, stats
+        self._guard = guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -84,9 +86,14 @@ class Overlay:
 
     async def _answer(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
         try:
-            await self._answered(scope, request, receive, send)
+            self._guard.admit(request)
+            await self._answered(scope, request, receive, self._guard.watched(request, send))
         except ServiceError as error:
-            await asgi.send_error(send, request, error)
+            refused = refused_statements(request, error)
+            if refused is not None:
+                await asgi.send_json(send, refused)
+            else:
+                await asgi.send_error(send, request, error)
 
     async def _answered(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
         service = self._services.of(request.target)
@@ -111,7 +118,11 @@ class Overlay:
             return {"status": "ok", "pid": os.getpid()}
         if what == ("GET", "stats"):
             return self._stats.to_json()
-        if what == ("DELETE", "stats"):
+        if what == ("GET", "calls"):
+            return self._guard.recorded()
+        if what == ("DELETE", "calls"):
+            self._guard.forget()
+        elif what == ("DELETE", "stats"):
             self._stats.reset()
         elif what == ("POST", "faults"):
             return {"id": self._faults.add(FaultRule.from_json(request.json()))}
@@ -197,7 +208,7 @@ async def serve(options: SandboxOptions, listening_fd: int) -> None:
     config.graceful_timeout = 0.2
     config.keep_alive_timeout = 600
     try:
-        overlay = Overlay(application, services, Faults(options.fault_seed), stats)
+        overlay = Overlay(application, services, Faults(options.fault_seed), stats, Guard(options))
         await hypercorn.asyncio.serve(overlay, config, shutdown_trigger=_stop_signal())
     finally:
         services.close()
