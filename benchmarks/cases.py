@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
 
+import msgspec
+
 from benchmarks import boto3_way
 from benchmarks.boto3_way import Over
 from bulkexec.budgets import TableBudgets
@@ -102,8 +104,8 @@ class Archive(Command):
         return Work(scope, projection=scope.table.key_names, guarded=True)
 
     def page(self, page: Page, work: Work) -> PageResult:
-        change = Statement('SET "status" = ?', ({"S": "archived"},))
-        return PageResult(writes=[Update(item, change) for item in page.items])
+        sets = {"status": msgspec.Raw(b'{"S":"archived"}')}
+        return PageResult(writes=[Update(item, sets) for item in page.items])
 
 
 @dataclass(frozen=True)

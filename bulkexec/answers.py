@@ -25,12 +25,17 @@ class PageAnswer(msgspec.Struct):
 class Request(msgspec.Struct):
     """One entry of UnprocessedItems."""
 
-    DeleteRequest: dict[str, msgspec.Raw] = {}
-    PutRequest: dict[str, msgspec.Raw] = {}
+    DeleteRequest: dict[str, dict[str, Any]] = {}
+    PutRequest: dict[str, dict[str, Any]] = {}
+
+    @property
+    def item(self) -> dict[str, Any]:
+        """The item or key that it is about."""
+        return self.DeleteRequest.get("Key") or self.PutRequest["Item"]
 
 
 class BatchWriteAnswer(msgspec.Struct):
-    UnprocessedItems: dict[str, list[msgspec.Raw]] = {}
+    UnprocessedItems: dict[str, list[Request]] = {}
     ConsumedCapacity: list[Capacity] = []
 
 
@@ -42,6 +47,11 @@ class StatementError(msgspec.Struct):
     def unsure(self) -> bool:
         """Whether the statement may have had its effect all the same."""
         return self.Code.startswith("InternalServer")
+
+    @property
+    def refused(self) -> bool:
+        """Whether the item was not, or was no longer, as the statement wants it."""
+        return self.Code.startswith(("ConditionalCheckFailed", "DuplicateItem"))
 
 
 class StatementAnswer(msgspec.Struct):

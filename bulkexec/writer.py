@@ -3,76 +3,44 @@
 Limits: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
-from bulkexec.answers import (
-    Capacity,
-    Request,
-    StatementAnswer,
-    batch_get_decoder,
-    batch_write_decoder,
-    item_decoder,
-    statements_decoder,
-)
+from bulkexec.answers import Request, batch_write_decoder
 from bulkexec.batches import BatchWrite, KeyValues, Statements
-from bulkexec.budgets import Consumed
+from bulkexec.buckets import EXHAUSTED, Buckets, observed
 from bulkexec.cost import item_size_bytes
-from bulkexec.model import Expression, Failure, Work
+from bulkexec.item_requests import ItemRequests
+from bulkexec.model import Work
+from bulkexec.outcome import Outcome
+from bulkexec.settle import ReadBack, item_of, key_of
+from bulkexec.single_writes import SingleWrites
+from bulkexec.statement_writes import StatementWrites
 from bulkexec.wire import Fault, OnThrottle, Retry, Retrying
 from bulkexec.writes import Apply, Delete, Put, Update, Write
 
-BATCH_WRITE_ITEMS = 25
-BATCH_STATEMENTS = 25
+__all__ = ["Outcome", "Writer"]
+
+BATCH_ITEMS = 25
+"""Requests of a BatchWriteItem, and statements of a BatchExecuteStatement."""
 ITEM_LIMIT_BYTES = 400 * 1024
-ITEM_FAULTS = frozenset({"ValidationException", "ItemCollectionSizeLimitExceededException"})
-"""Faults that are of one item, not of the run."""
 
-encode = msgspec.json.encode
-
-
-@dataclass
-class Outcome:
-    """What became of some writes. `units` as metered; every write is in exactly one of the first three."""
-
-    processed: int = 0
-    skipped: list[msgspec.Raw] = field(default_factory=list)
-    failed: list[Failure] = field(default_factory=list)
-    units: float = 0.0
-    index_units: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def consumed(self) -> Consumed:
-        """Units by what they were charged to."""
-        return Consumed(self.units - sum(self.index_units.values()), self.index_units)
-
-    def charge(self, capacities: Iterable[Capacity]) -> None:
-        """Take in what requests consumed."""
-        for capacity in capacities:
-            self.units += capacity.CapacityUnits
-            for name, index in capacity.GlobalSecondaryIndexes.items():
-                self.index_units[name] = self.index_units.get(name, 0.0) + index.CapacityUnits
-
-    def add(self, other: "Outcome") -> None:
-        """Take in another outcome."""
-        self.processed += other.processed
-        self.skipped += other.skipped
-        self.failed += other.failed
-        self.units += other.units
-        for name, units in other.index_units.items():
-            self.index_units[name] = self.index_units.get(name, 0.0) + units
+Send = Callable[[Sequence[Write], OnThrottle, Outcome], None]
 
 
 @dataclass
 class Writer:
-    """Writes until nothing is unprocessed, in the largest batches that the condition allows.
+    """Writes to the table of `work` until nothing is unprocessed, in the largest batches that the condition allows.
 
     Without a condition: BatchWriteItem. With one: BatchExecuteStatement, or one request an item where PartiQL cannot
-    say the condition or `sequential` is asked for. A throttled write is sent again with backoff until the retry
-    deadline passes without progress; then it is in `failed` with its key. Nothing is counted before it is acknowledged.
+    say the condition or `sequential` is asked for. Deletes, updates and `Apply` go with the scope's guard if the work
+    is guarded. Raises BadArgument when aliases of the guard and of the work's update expression clash.
+
+    A throttled write is sent again with backoff until the retry deadline passes without progress; then it is in
+    `failed` with its key. Nothing is counted before it is acknowledged; after a lost answer items are read back.
     """
 
     calls: Retrying
@@ -81,26 +49,49 @@ class Writer:
     retry: Retry = field(default_factory=Retry)
 
     def __post_init__(self) -> None:
-        table = self.work.scope.table
+        table, scope = self.work.scope.table, self.work.scope
+        guard, statement = (scope.guard, scope.guard_statement) if self.work.guarded else (None, None)
+        # A single request knows the expression only: with the statement alone it would go unguarded.
+        assert guard is not None or statement is None
+        self._guarded, self._can_say = guard is not None, statement is not None
         # Only what is charged to an index needs to be told apart (case C059).
-        self._detail = "INDEXES" if any(index.kind == "GSI" for index in table.indexes) else "TOTAL"
-        self._batch = BatchWrite(table.name, self._detail)
-        self._statements = Statements(table, self._detail)
-        self._key_values = KeyValues(table.key_names)
+        detail = "INDEXES" if any(index.kind == "GSI" for index in table.indexes) else "TOTAL"
+        self._table, self._key_values = table, KeyValues(table.key_names)
+        self._batch = BatchWrite(table.name, detail)
+        self._back = ReadBack(self.calls, table, self._key_values)
+        self._buckets = Buckets(self.calls.refusals, self._key_values, self._back)
+        requests = ItemRequests(table, self._key_values, detail, guard, self.work.update)
+        self._singles = SingleWrites(self.calls, self.retry, requests, self._buckets, self._back)
+        statements = Statements(table, detail, statement)
+        self._statements = StatementWrites(self.calls, self.retry, statements, self._buckets, self._singles)
 
     def write(self, writes: Sequence[Write], on_throttle: OnThrottle, outcome: Outcome) -> None:
         """Send one of `batches` and see it through.
 
         `outcome` is filled as writes are acknowledged, so that also when this raises it says what was done.
         """
-        send, _ = self._way()
-        send(writes, on_throttle, outcome)
+        if isinstance(writes[0], Put):
+            writes = self._small_enough(cast(Sequence[Put], writes), outcome)
+        if writes:
+            send, _ = self._way(writes)
+            send(writes, on_throttle, outcome)
 
     def batches(self, writes: Sequence[Write]) -> list[Sequence[Write]]:
-        """The writes as they may share requests: no more than fit; of statements, no key twice."""
-        send, size = self._way()
+        """The writes, all of one kind, as they may share requests: no more than fit; of statements, no key twice."""
+        if not writes:
+            return []
+        send, size = self._way(writes)
         chunks = [writes[start : start + size] for start in range(0, len(writes), size)]
-        return [part for chunk in chunks for part in self._distinct(chunk)] if send == self._by_statements else chunks
+        if send != self._statements.send:
+            return chunks
+        return [part for chunk in chunks for part in self._distinct(chunk)]
+
+    def already_there(self, puts: Sequence[Put], outcome: Outcome | None = None) -> list[Put]:
+        """Those of these puts whose place in the table holds exactly the item they would put.
+
+        Reads consistently; the read units are added to `outcome`.
+        """
+        return self._back.settled(puts, outcome or Outcome())
 
     def _distinct(self, chunk: Sequence[Write]) -> list[Sequence[Write]]:
         keys = [self._key_of(write) for write in chunk]
@@ -116,41 +107,50 @@ class Writer:
         return [list(part.values()) for part in parts]
 
     def _key_of(self, write: Write) -> bytes:
-        return bytes(write.key) if isinstance(write, Delete | Update) else b",".join(self._key_values(_item_of(write)))
+        return bytes(write.key) if isinstance(write, Delete | Update) else b",".join(self._key_values(item_of(write)))
 
-    def _way(self) -> tuple[Callable[[Sequence[Write], OnThrottle, Outcome], None], int]:
-        if self.sequential or (self.work.guarded and self.work.scope.guard_statement is None):
-            return self._one_by_one, 1
-        if self.work.guarded:
-            return self._by_statements, BATCH_STATEMENTS
-        return self._by_batch, BATCH_WRITE_ITEMS
+    def _way(self, writes: Sequence[Write]) -> tuple[Send, int]:
+        first = writes[0]
+        if self.sequential or isinstance(first, Apply):
+            return self._singles.send, 1
+        if isinstance(first, Put):
+            # BatchWriteItem carries no condition, so a put with one never goes that way (case C080).
+            ways = {"": self._by_batch, "absent": self._statements.send}
+            return (ways[first.when], BATCH_ITEMS) if first.when in ways else (self._singles.send, 1)
+        if self._guarded and not self._can_say:
+            return self._singles.send, 1
+        if isinstance(first, Delete) and not self._guarded and not any(map(observed, writes)):
+            return self._by_batch, BATCH_ITEMS
+        return self._statements.send, BATCH_ITEMS
 
-    # -- BatchWriteItem ------------------------------------------------------------------------------------------
+    def _small_enough(self, puts: Sequence[Put], outcome: Outcome) -> Sequence[Put]:
+        """Those that the service takes; one item over the limit would have the whole batch refused (case C072)."""
+        # No item is larger than its JSON, so most need not be looked into.
+        if max([len(put.item) for put in puts]) <= ITEM_LIMIT_BYTES:
+            return puts
+        kept: list[Put] = []
+        for put in puts:
+            if item_size_bytes(msgspec.json.decode(put.item)) > ITEM_LIMIT_BYTES:
+                self._buckets.fail([put], "ItemTooLarge", "over 400 KB", outcome)
+            else:
+                kept.append(put)
+        return kept
 
     def _by_batch(self, writes: Sequence[Write], on_throttle: OnThrottle, outcome: Outcome) -> None:
-        entries: Sequence[bytes] = self._batch.entries(cast(Sequence[Delete | Put], writes))
-        if max(map(len, entries)) > ITEM_LIMIT_BYTES:
-            writes = self._small_enough(writes, outcome)
-            entries = self._batch.entries(cast(Sequence[Delete | Put], writes))
-        try:
-            self._until_processed(entries, on_throttle, outcome)
-        except Fault as fault:
-            # Two writes of one key have the whole batch refused. Rare, so it is looked for only then.
-            parts = self._distinct(writes) if "duplicate" in fault.message.lower() else []
-            if len(parts) < 2:
-                self.calls.refusals.raise_for(fault)
-            for part in parts:
-                self._by_batch(part, on_throttle, outcome)
-
-    def _until_processed(self, entries: Sequence[bytes], on_throttle: OnThrottle, outcome: Outcome) -> None:
-        attempts = self.retry.start()
-        pending: Sequence[bytes | msgspec.Raw] = entries
-        while pending:
-            content, _ = self.calls.attempt("BatchWriteItem", self._batch.body(pending), on_throttle)
+        """BatchWriteItem until nothing is unprocessed."""
+        attempts, pending = self.retry.start(), writes
+        while True:
+            entries = self._batch.entries(cast(Sequence[Delete | Put], pending))
+            try:
+                content, _ = self.calls.attempt("BatchWriteItem", self._batch.body(entries), on_throttle)
+            except Fault as fault:
+                self._buckets.refused_whole(
+                    fault, pending, lambda half: self._by_batch(half, on_throttle, outcome), outcome
+                )
+                return
             answer = batch_write_decoder.decode(content)
-            left = next(iter(answer.UnprocessedItems.values()), [])
             outcome.charge(answer.ConsumedCapacity)
-            outcome.processed += len(pending) - len(left)
+            left = self._left(pending, answer.UnprocessedItems.get(self._table.name, []), outcome)
             if not left:
                 return
             on_throttle(())
@@ -158,167 +158,19 @@ class Writer:
                 attempts.progress()
             pending = left
             if not attempts.wait():
-                outcome.failed += [Failure(_entry_key(entry, self._keys), "ThroughputExhausted") for entry in pending]
+                self._buckets.fail(pending, EXHAUSTED, "still unprocessed at the retry deadline", outcome)
                 return
 
-    def _small_enough(self, writes: Sequence[Write], outcome: Outcome) -> Sequence[Write]:
-        """Those that the service takes; one item over the limit would have the whole batch refused (case C072)."""
-        kept: list[Write] = []
-        for write in writes:
-            item = msgspec.json.decode(write.item) if isinstance(write, Put) else {}
-            if item_size_bytes(item) > ITEM_LIMIT_BYTES:
-                outcome.failed.append(Failure({name: item[name] for name in self._keys}, "ItemTooLarge", "over 400 KB"))
-            else:
-                kept.append(write)
-        return kept
-
-    @property
-    def _keys(self) -> tuple[str, ...]:
-        return self.work.scope.table.key_names
-
-    # -- BatchExecuteStatement -----------------------------------------------------------------------------------
-
-    def _by_statements(self, writes: Sequence[Write], on_throttle: OnThrottle, outcome: Outcome) -> None:
-        attempts = self.retry.start()
-        pending, doubtful = list(writes), False
-        while pending:
-            body = self._statements.body([self._statement(write) for write in pending])
-            content, lost = self.calls.call("BatchExecuteStatement", body, on_throttle)
-            answer = statements_decoder.decode(content)
-            outcome.charge(answer.ConsumedCapacity)
-            left = self._sort(pending, answer.Responses, outcome, doubtful or lost)
-            # A statement that failed inside the service may have had its effect, like a request whose answer was lost.
-            doubtful = (
-                doubtful or lost or any(each.Error is not None and each.Error.unsure for each in answer.Responses)
-            )
-            if len(left) < len(pending):
-                attempts.progress()
-            pending = left
-            if pending:
-                on_throttle(())
-                if not attempts.wait():
-                    outcome.failed += [Failure(key_of(write), "ThroughputExhausted") for write in pending]
-                    return
-
-    def _statement(self, write: Write) -> bytes:
-        if isinstance(write, Delete):
-            return self._statements.delete(write.key, self.work.scope.guard_statement)
-        raise TypeError(f"{type(write).__name__} cannot be written yet")
-
-    def _sort(
-        self, writes: Sequence[Write], answers: Sequence[StatementAnswer], outcome: Outcome, doubtful: bool
-    ) -> list[Write]:
-        """Put each write into its bucket; give back those to send again."""
-        again, refused, denied = [], [], ""
-        for write, answer in zip(writes, answers, strict=True):
-            if answer.Error is None:
-                outcome.processed += 1
-            elif answer.Error.Code.startswith("ConditionalCheckFailed"):
-                refused.append(write)
-            elif Fault(answer.Error.Code, answer.Error.Message).again:
-                again.append(write)
-            elif answer.Error.Code.startswith("AccessDenied"):
-                denied = answer.Error.Message
-            else:
-                outcome.failed.append(Failure(key_of(write), answer.Error.Code, answer.Error.Message))
-        if refused:
-            self._settle_refused(refused, outcome, doubtful)
-        if denied:
-            self.calls.refusals.raise_for(Fault("AccessDeniedException", denied))
-        return again
-
-    # -- one request an item -------------------------------------------------------------------------------------
-
-    def _one_by_one(self, writes: Sequence[Write], on_throttle: OnThrottle, outcome: Outcome) -> None:
-        (write,) = writes
-        assert isinstance(write, Delete)
-        body: dict[str, Any] = {
-            "TableName": self.work.scope.table.name,
-            "Key": write.key,
-            "ReturnConsumedCapacity": self._detail,
-        }
-        if self.work.guarded and self.work.scope.guard is not None:
-            body |= _condition(self.work.scope.guard)
-        try:
-            content, _ = self.calls.attempt("DeleteItem", encode(body), on_throttle)
-        except Fault as fault:
-            self._refused_alone(write, fault, outcome)
-            return
-        outcome.charge([item_decoder.decode(content).ConsumedCapacity])
-        outcome.processed += 1
-
-    def _refused_alone(self, write: Write, fault: Fault, outcome: Outcome) -> None:
-        if fault.code == "ConditionalCheckFailedException":
-            self._settle_refused([write], outcome, fault.lost)
-        elif fault.code in ITEM_FAULTS or fault.throttle:
-            outcome.failed.append(Failure(key_of(write), fault.code, fault.message))
-        else:
-            self.calls.refusals.raise_for(fault)
-
-    def _settle_refused(self, writes: Sequence[Write], outcome: Outcome, doubtful: bool) -> None:
-        """A refused condition means "changed after it was read", unless an earlier answer was lost.
-
-        Then our own write may be why the condition fails: what is gone counts as deleted, what is there as skipped.
-        """
-        gone = self._absent(writes) if doubtful else set()
-        for write in writes:
-            if _canonical(key_of(write)) in gone:
-                outcome.processed += 1
-            else:
-                outcome.skipped.append(key_of_raw(write))
-
-    def _absent(self, writes: Sequence[Write]) -> set[bytes]:
-        keys = [key_of(write) for write in writes]
-        table, there = self.work.scope.table.name, set()
-        names = {f"#p{i}": name for i, name in enumerate(self._keys)}
-        request: dict[str, Any] = {
-            table: {
-                "Keys": keys,
-                "ConsistentRead": True,
-                "ProjectionExpression": ",".join(names),
-                "ExpressionAttributeNames": names,
-            }
-        }
-        while request:
-            content, _ = self.calls.call("BatchGetItem", encode({"RequestItems": request}))
-            answer = batch_get_decoder.decode(content)
-            there |= {_canonical(item) for items in answer.Responses.values() for item in items}
-            request = answer.UnprocessedKeys
-        return {_canonical(key) for key in keys} - there
-
-
-def _condition(expression: Expression) -> dict[str, Any]:
-    body: dict[str, Any] = {"ConditionExpression": expression.text}
-    if expression.names:
-        body["ExpressionAttributeNames"] = expression.names
-    if expression.values:
-        body["ExpressionAttributeValues"] = expression.values
-    return body
-
-
-def _entry_key(entry: bytes | msgspec.Raw, names: tuple[str, ...]) -> dict[str, Any]:
-    request = msgspec.json.decode(entry, type=Request)
-    raw = request.DeleteRequest.get("Key") or request.PutRequest["Item"]
-    item: dict[str, Any] = msgspec.json.decode(raw)
-    return {name: item[name] for name in names}
-
-
-def key_of_raw(write: Write) -> msgspec.Raw:
-    """The typed JSON of the key that a delete or update is for."""
-    assert isinstance(write, Delete | Update)
-    return write.key
-
-
-def _item_of(write: Write) -> msgspec.Raw:
-    assert isinstance(write, Put | Apply)
-    return write.item
-
-
-def key_of(write: Write) -> dict[str, Any]:
-    """The key that a delete or update is for, decoded."""
-    key: dict[str, Any] = msgspec.json.decode(key_of_raw(write))
-    return key
-
-
-def _canonical(key: Any) -> bytes:
-    return encode(key, order="deterministic")
+    def _left(self, writes: Sequence[Write], unprocessed: Sequence[Request], outcome: Outcome) -> Sequence[Write]:
+        """The writes that came back unprocessed; the others are acknowledged."""
+        if not unprocessed:
+            outcome.acknowledge(writes)
+            return []
+        names = self._table.key_names
+        back = {key_of(request.item, names) for request in unprocessed}
+        left = [write for write in writes if key_of(msgspec.json.decode(item_of(write)), names) in back]
+        if len(left) != len(unprocessed):
+            return writes  # which ones cannot be told: all are sent again, which changes nothing
+        again = set(map(id, left))
+        outcome.acknowledge([write for write in writes if id(write) not in again])
+        return left

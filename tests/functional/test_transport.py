@@ -17,7 +17,7 @@ from bulkexec.sandbox.process import Sandbox
 from bulkexec.sandbox.seeding import Shape, ensure_table, item
 from bulkexec.sigv4 import Credentials, Signer
 from bulkexec.transport import FRESH_SECONDS, Answer, NotSent, Transport
-from bulkexec.writes import Delete, Put
+from bulkexec.writes import Delete, Put, Update
 
 ITEMS = 300
 
@@ -97,16 +97,15 @@ def by_key(items: list[Any]) -> dict[str, Any]:
 def test_statements_change_and_delete_only_what_still_is_as_expected(sandbox: Sandbox, table: Table) -> None:
     caller, items = Caller(sandbox), raw_items(25)
     put_all(caller, table, items)
-    statements = Statements(table)
-    active = Statement('"status" = ?', ({"S": "ACTIVE"},))
-    change = Statement('SET "status" = ?', ({"S": "DONE"},))
+    active = Statements(table, guard=Statement('"status" = ?', ({"S": "ACTIVE"},)))
+    change = {"status": msgspec.Raw(b'{"S":"DONE"}')}
     keys = [json.loads(bytes(each)) for each in items]
-    entries = [statements.update(each, change, active) for each in items]
-    responses = caller("BatchExecuteStatement", statements.body(entries))["Responses"]
+    entries = [entry for each in items if (entry := active.entry(Update(each, change)))]
+    responses = caller("BatchExecuteStatement", active.body(entries))["Responses"]
     refused = {key["pk"]["S"] for key, answer in zip(keys, responses, strict=True) if "Error" in answer}
     assert refused == {key["pk"]["S"] for key in keys if key["status"]["S"] != "ACTIVE"}
-    done = Statement('"status" = ?', ({"S": "DONE"},))
-    caller("BatchExecuteStatement", statements.body([statements.delete(each, done) for each in items]))
+    done = Statements(table, guard=Statement('"status" = ?', ({"S": "DONE"},)))
+    caller("BatchExecuteStatement", done.body([entry for each in items if (entry := done.entry(Delete(each)))]))
     left = caller("Scan", json.dumps({"TableName": table.name}).encode())["Items"]
     assert {each["pk"]["S"] for each in left} == refused
 
