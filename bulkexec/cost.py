@@ -1,112 +1,63 @@
-"""From what is known of a table to units and dollars. Pure: no I/O, no clock.
+"""What a run costs, before it runs: units, time and dollars, in ranges where the truth is one. Pure."""
 
-Formulas are those of the DynamoDB developer guide, "Item sizes and formats" and "Read and write operations".
-"""
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
 
-import base64
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
-from math import ceil
-from typing import Any, Final, Literal, NamedTuple
+from bulkexec.dollars import (
+    DPUS,
+    GlueShape,
+    Prices,
+    added,
+    glue_usd,
+    metered_usd,
+    per_million,
+    reads_usd,
+    regions,
+    writes_usd,
+)
+from bulkexec.duration import GLUE_BYTES_PER_DPU_SECOND, LOCAL, Pace, glue_pace, in_words, limits, seconds, suggested
+from bulkexec.extrapolate import Sample
+from bulkexec.model import Alternative, Estimate, Options, Table, Work
+from bulkexec.units import Span
+from bulkexec.volume import Basis, Kind, Volume
 
-from bulkexec.model import Counts, Estimate, Index, Options, Table, Work
-
-READ_UNIT_BYTES: Final = 4096
-WRITE_UNIT_BYTES: Final = 1024
-CONTAINER_BYTES: Final = 3
-MAX_NUMBER_BYTES: Final = 21
-
-
-GLUE_START_SECONDS: Final = 60.0
-GLUE_BYTES_PER_DPU_SECOND: Final = (3e6, 12e6)
-"""How fast a DPU reads. An assumption: a published run, 506 GB on 220 G.1X in 5 min 31 s, did about 8.5 MB/s."""
-
-WRITE_UNITS_PER_SECOND: Final = (4_000, 40_000)
-"""Write units a second when nothing limits them: a new on-demand table's warm rate, and the default table quota."""
-
-DPUS: Final[dict[str, float]] = {
-    **{f"G.{size}X": size for size in (1, 2, 4, 8, 12, 16)},
-    **{f"R.{size}X": size for size in (1, 2, 4, 8)},
-}
-"""DPUs of a Glue worker type, from the Glue developer guide."""
+__all__ = ["DPUS", "GlueShape", "Prices", "Terms", "estimate", "glue_usd", "metered_usd"]
 
 UNKNOWN_SIZE: Final = "size not known yet (DescribeTable says 0, and may be 6 hours old): nor are units and dollars"
 DEFAULTS: Final = Options()
 
+S3_REQUEST_USD: Final = 5e-6
+"""A PUT, S3 Standard in us-east-1; small enough that its region does not matter."""
 
-@dataclass(frozen=True)
-class Prices:
-    """Prices in USD for one region and table class. None is "not known", never "free".
+LIVE_TAIL_MINUTE_USD: Final = 0.01
+"""CloudWatch Logs, after 1,800 free minutes a month."""
 
-    Request units are per million, provisioned units per unit-hour. `source` says where the numbers come from.
-    """
+CONTROL_WRITES_PER_SECOND: Final = Span(2, 250)
+"""Leases of rates and checkpoints, from few workers to hundreds (benchmarks/README.md, "The fleet's rate limit")."""
 
-    source: str
-    read_per_million: float | None = None
-    write_per_million: float | None = None
-    replicated_write_per_million: float | None = None
-    read_per_unit_hour: float | None = None
-    write_per_unit_hour: float | None = None
-    replicated_write_per_unit_hour: float | None = None
-    glue_per_dpu_hour: float | None = None
-    glue_flex_per_dpu_hour: float | None = None
+JOB_OBJECTS: Final = 10
+"""Plan, reports and lists of a job in S3."""
 
 
 @dataclass(frozen=True)
-class GlueShape:
-    """The workers of a Glue job run, the driver's included. A worker type of unknown size costs an unknown sum."""
+class Terms:
+    """What else an estimate depends on. `timeout_seconds` is when a job is stopped; `loads` when items come from files.
 
-    worker_type: str
-    workers: int
-    flex: bool = False
-
-    @property
-    def dpus(self) -> float | None:
-        return DPUS[self.worker_type] * self.workers if self.worker_type in DPUS else None
-
-
-class Span(NamedTuple):
-    """From `low` to `high`."""
-
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        low, high = f"{self.low:,.4g}", f"{self.high:,.4g}"
-        return high if low == high else f"{low} to {high}"
-
-
-def item_size_bytes(item: Mapping[str, Mapping[str, Any]]) -> int:
-    """Size of a typed item as DynamoDB meters it: every attribute name in UTF-8 plus its value.
-
-    Binary values may be base64 text (as on the wire) or bytes (as boto3 gives them). Numbers are documented as
-    approximate, so the result can be off by a byte for each of them. Raises ValueError on
-    anything but typed values.
+    `keys` is how many keys a list has, `slots` how many threads walk, `target_prices` those of the table that puts go
+    to, where it is in another region or class.
     """
-    return sum(_text_bytes(name) + _value_bytes(value) for name, value in item.items())
+
+    kind: Kind = "delete"
+    slots: int = 4
+    keys: int | None = None
+    sample: Sample | None = None
+    timeout_seconds: float | None = None
+    target_prices: Prices | None = None
+    loads: bool = False
 
 
-def read_units(size_bytes: int, consistent: bool) -> float:
-    """Units of one Scan or Query page that evaluated `size_bytes`: the sum is rounded up once to 4 KB, an empty page
-    costs the minimum, and eventual consistency halves."""
-    units = max(1, ceil(size_bytes / READ_UNIT_BYTES))
-    return float(units) if consistent else units / 2
-
-
-def write_units(size_bytes: int) -> int:
-    """Units of one write of an item of that size: rounded up to 1 KB, at least 1 (a miss costs 1 too)."""
-    return max(1, ceil(size_bytes / WRITE_UNIT_BYTES))
-
-
-def writes_span(items: int, size_bytes: int) -> Span:
-    """Bounds on the units of one write for each of `items` items of together `size_bytes`, whatever their sizes.
-
-    Each item rounds up to 1 KB on its own: together at least all bytes and one unit an item, and less than one unit an
-    item above all bytes. A mean size cannot say where in between: half 100 B and half 1,900 B cost 1.5 units each.
-    """
-    low = max(items, ceil(size_bytes / WRITE_UNIT_BYTES))
-    return Span(low, max(low, (size_bytes + items * (WRITE_UNIT_BYTES - 1)) // WRITE_UNIT_BYTES))
+TERMS: Final = Terms()
 
 
 def estimate(
@@ -117,251 +68,228 @@ def estimate(
     segments: int,
     glue: GlueShape | None = None,
     options: Options = DEFAULTS,
+    terms: Terms = TERMS,
 ) -> Estimate:
-    """What a run will read, write and cost, from what DescribeTable says of table and indexes.
+    """What a run will read, write and cost, from what DescribeTable says of table and indexes and from a sample.
 
-    `read_units` is the most that can be read: all of the table, whatever the filter. `write_units` are those of
-    deletes, or of updates that keep an item's size, as ConsumedCapacity will report them: indexes included, replicas
-    only in the dollars. Dollars are None when the table's size or a price is not known; provisioned capacity adds
-    none, it is paid already.
+    `read_units` is what a walk over everything takes, whatever the filter. `write_units` are as ConsumedCapacity will
+    report them: indexes included, replicas only in the dollars. Dollars are None when the table's size or a price is
+    not known; provisioned capacity adds none, it is paid already.
     """
-    if not (table.item_count and table.size_bytes):
-        least = read_units(0, work.consistent) * segments
-        return Estimate(least, Span(0.0, 0.0), None, (UNKNOWN_SIZE,), ("everything that depends on the size",))
-    run = _Run(table, work, mutates and not options.dry_run, prices, segments, glue, options)
-    return Estimate(run.reads.high, run.writes, run.usd, tuple(run.notes()), tuple(run.left_out()))
-
-
-def metered_usd(counts: Counts, table: Table, prices: Prices) -> float | None:
-    """Dollars for units as DynamoDB metered them, in all regions of a global table, without Glue, S3 and logs.
-
-    0 when capacity is provisioned, because that is paid already; None when a price that is needed is not known.
-    """
-    if table.billing == "provisioned":
-        return 0.0
-    reads = _per_million(counts.read_units, prices.read_per_million)
-    writes = _per_million(counts.write_units * _regions(table), _write_price(table, prices))
-    return None if reads is None or writes is None else reads + writes
-
-
-def glue_usd(dpu_hours: float, flex: bool, prices: Prices) -> float | None:
-    """Dollars for DPU-hours; None when the price is not known."""
-    price = prices.glue_flex_per_dpu_hour if flex else prices.glue_per_dpu_hour
-    return None if price is None else dpu_hours * price
+    kind: Kind = terms.kind if mutates and not options.dry_run else ""
+    basis = Basis(table, work, kind, options, segments, terms.slots, terms.sample, terms.keys)
+    volume = basis.volume()
+    if volume is None:
+        least = Span(1.0, 1.0) if work.consistent else Span(0.5, 0.5)
+        return Estimate(
+            least.low * segments, (0.0, 0.0), None, (UNKNOWN_SIZE,), ("everything that depends on the size",)
+        )
+    return _Run(basis, volume, prices, glue, terms).estimate()
 
 
 @dataclass(frozen=True)
 class _Run:
-    """One run over a table whose size is known."""
+    """One run over a table whose size is known, in one runtime."""
 
-    table: Table
-    work: Work
-    writing: bool
+    basis: Basis
+    volume: Volume
     prices: Prices
-    segments: int
     glue: GlueShape | None
-    options: Options
+    terms: Terms
+
+    def estimate(self) -> Estimate:
+        volume = self.volume
+        written = volume.written
+        return Estimate(
+            read_units=volume.reads.value,
+            write_units=written.span,
+            usd=self.usd,
+            notes=tuple(self.notes()),
+            left_out=tuple(self.left_out()),
+            reads=volume.reads.span,
+            expected_writes=written.value if volume.sampled else None,
+            matching=volume.matching.span if volume.matching is not None else None,
+            seconds=self.seconds,
+            parts=tuple(self.parts),
+            sampled=self.sampled,
+            alternatives=tuple(self.alternatives()),
+            warnings=tuple(self.warnings()),
+        )
 
     @property
-    def reads(self) -> Span:
-        """All bytes at 4 KB a unit and one unit for each segment's last page; eventual consistency halves."""
-        units = self.table.size_bytes / READ_UNIT_BYTES + self.segments
-        whole = units if self.work.consistent else units / 2
-        return Span(read_units(0, self.work.consistent) if self._partial else whole, whole)
-
-    @property
-    def writes(self) -> Span:
-        if not self.writing:
-            return Span(0.0, 0.0)
-        spans = [self._written(self.table), *map(self._written, self.table.indexes)]
-        return Span(sum(span.low for span in spans), sum(span.high for span in spans))
-
-    def _written(self, place: Table | Index) -> Span:
-        """Units for what is written to the table or to one index, which has its own count and size."""
-        cap = place.item_count if self.options.max_items is None else self.options.max_items
-        span = writes_span(min(cap, place.item_count), place.size_bytes)
-        return span._replace(low=0.0) if self.work.scope.filter is not None or self._partial else span
-
-    @property
-    def _partial(self) -> bool:
-        """Whether the walk may end before all of the table is read."""
-        cap = self.options.max_items
-        return self.work.scope.pinned or (cap is not None and cap < self.table.item_count)
+    def pace(self) -> Pace:
+        return LOCAL if self.glue is None else glue_pace(self.glue)
 
     @property
     def seconds(self) -> Span:
-        """With Glue: start-up, then the slowest of reading, the limits on reads and those on writes."""
-        dpus = (self.glue.dpus if self.glue else None) or 1.0
-        slow, fast = GLUE_BYTES_PER_DPU_SECOND
-        read_limit, write_limit = self._limit("read"), self._limit("write")
-        slow_writes, fast_writes = (write_limit, write_limit) if write_limit else WRITE_UNITS_PER_SECOND
-        share = self.reads.low / self.reads.high
-        low = max(self.table.size_bytes * share / fast / dpus, self.writes.low / fast_writes)
-        high = max(self.table.size_bytes / slow / dpus, self.writes.high / slow_writes)
-        if read_limit:
-            low, high = max(low, self.reads.low / read_limit), max(high, self.reads.high / read_limit)
-        return Span(GLUE_START_SECONDS + low, GLUE_START_SECONDS + high)
+        return seconds(self.volume, self.basis, self.pace)
 
-    def _limit(self, kind: Literal["read", "write"]) -> float | None:
-        """The smallest of our rate, provisioned capacity and an on-demand maximum, if set."""
-        table, options = self.table, self.options
-        if kind == "read":
-            rate, of_table = options.read_rate, (table.read_capacity, table.max_read_request_units)
-        else:
-            rate, of_table = options.write_rate, (table.write_capacity, table.max_write_request_units)
-        return min((limit for limit in (rate or 0.0, *of_table) if limit > 0), default=None)
+    # -- dollars -------------------------------------------------------------------------------------------------
 
     @property
     def usd(self) -> tuple[float, float] | None:
-        """DynamoDB and Glue together."""
-        ends = (
-            self._usd(self.reads.low, self.writes.low, self.seconds.low),
-            self._usd(self.reads.high, self.writes.high, self.seconds.high),
-        )
-        return None if ends[0] is None or ends[1] is None else (ends[0], ends[1])
+        """All parts together."""
+        spans = [span for _, span in self.parts]
+        low = added(*(None if span is None else span[0] for span in spans))
+        high = added(*(None if span is None else span[1] for span in spans))
+        return None if low is None or high is None else (low, high)
 
-    def _usd(self, reads: float, writes: float, seconds: float) -> float | None:
-        units = metered_usd(Counts(read_units=reads, write_units=writes), self.table, self.prices)
-        if self.glue is None or units is None:
-            return units
-        dpus = self.glue.dpus
-        glue = None if dpus is None else glue_usd(dpus * seconds / 3600, self.glue.flex, self.prices)
-        return None if glue is None else units + glue
+    @property
+    def parts(self) -> list[tuple[str, tuple[float, float] | None]]:
+        """Dollars by what they are for; what costs nothing here is left out."""
+        reads = self.volume.reads.span
+        table = self.basis.table
+        parts = [("reads", _both(*(reads_usd(end, table, self.prices) for end in reads)))]
+        if self.basis.kind:
+            parts.append(("writes", self._writes_usd()))
+        return parts + (self._job_parts(self.glue) if self.glue is not None else [])
+
+    def _writes_usd(self) -> tuple[float, float] | None:
+        ends: list[list[float | None]] = [[], []]
+        tables = {each.arn: each for each in (self.basis.table, self.basis.work.writes_to)}
+        for arn, table in tables.items():
+            prices = self.prices if arn == self.basis.table.arn else self.terms.target_prices or self.prices
+            span = self._written_to(table, alone=len(tables) == 1)
+            for end, units in zip(ends, span, strict=True):
+                end.append(writes_usd(units, table, prices))
+        return _both(added(*ends[0]), added(*ends[1]))
+
+    def _written_to(self, table: Table, alone: bool) -> Span:
+        """The range of all places together is narrower than the sum of their ranges."""
+        return self.volume.written.span if alone else self.volume.written_to(table).span
+
+    def _job_parts(self, glue: GlueShape) -> list[tuple[str, tuple[float, float] | None]]:
+        """What a job costs beside the table's units."""
+        times, segments = self.seconds, self.basis.segments
+        dpus = glue.dpus
+        of_glue = [None if dpus is None else glue_usd(dpus * time / 3600, glue.flex, self.prices) for time in times]
+        writes = [2 * segments + rate * time for rate, time in zip(CONTROL_WRITES_PER_SECOND, times, strict=True)]
+        control = [per_million(units, self.prices.write_per_million) for units in writes]
+        files = JOB_OBJECTS + (2 * segments if self.basis.options.results else 0)
+        return [
+            ("Glue", _both(*of_glue)),
+            ("control table", _both(*control)),
+            ("S3 requests", (JOB_OBJECTS * S3_REQUEST_USD, files * S3_REQUEST_USD)),
+            ("Live Tail", (0.0, times.high / 60 * LIVE_TAIL_MINUTE_USD)),
+        ]
+
+    # -- ways to run it ------------------------------------------------------------------------------------------
+
+    def alternatives(self) -> Iterator[Alternative]:
+        """The same work in every runtime, the planned one marked."""
+        fitting = suggested(self.volume, self.basis)
+        deployed = self.glue or fitting
+        yield self._alternative("this process", None, "runs as long as this client does")
+        standard, flex = replace(deployed, flex=False), replace(deployed, flex=True)
+        yield self._alternative(_named(standard), standard, "goes on without this client")
+        yield self._alternative(_named(flex), flex, "spare capacity: may start late, may be interrupted and resumed")
+        if replace(fitting, flex=deployed.flex) != deployed:
+            yield self._alternative(_named(fitting), fitting, "as many workers as these rates keep busy")
+        if self.terms.loads:
+            yield Alternative("native bulk put", None, None, "its price is not known; puts only, no global tables")
+
+    def _alternative(self, name: str, glue: GlueShape | None, note: str) -> Alternative:
+        run = replace(self, glue=glue)
+        return Alternative(name, run.seconds, run.usd, note, chosen=glue == self.glue)
+
+    # -- words ---------------------------------------------------------------------------------------------------
+
+    @property
+    def sampled(self) -> str:
+        """What was read for this estimate, and what that cost."""
+        sample = self.terms.sample
+        if sample is None:
+            return ""
+        usd = reads_usd(sample.read_units, self.basis.table, self.prices)
+        cost = "at an unknown price" if usd is None else f"${usd:.6f}" if usd else "paid already"
+        found = f"{sample.matched:,} of {sample.scanned:,} items match"
+        what = "all items were read" if sample.whole else f"{len(sample.pages)} pages were read"
+        return f"{what}, {found}; {sample.read_units:,.1f} read units, {cost}"
+
+    def warnings(self) -> Iterator[str]:
+        """What the user should act on."""
+        timeout = self.terms.timeout_seconds
+        if self.glue is not None and timeout and self.seconds.high > timeout:
+            least = "takes at least" if self.seconds.low > timeout else "may take up to"
+            longest = self.seconds.low if self.seconds.low > timeout else self.seconds.high
+            yield (
+                f"the run {least} {in_words(longest)}, longer than the job's timeout of {in_words(timeout)}; "
+                "it can be resumed then"
+            )
 
     def notes(self) -> Iterator[str]:
         """What the numbers rest on."""
         yield f"prices: {self.prices.source}"
-        if self.work.scope.pinned:
-            yield "one item collection is read; its size is not known, at most all of the table"
-        elif self._partial:
-            yield "the run may stop at its cap of items before all of the table is read"
-        if self.writing:
-            yield "each write rounds up to 1 KB by itself and only totals are known, so units are a range"
-        if self.writing and self.table.indexes:
-            yield "indexes included: one write for each entry"
-        if self.writing and _regions(self.table) > 1:
-            yield f"global table: dollars are for {_regions(self.table)} regions, at the prices of {self.table.region}"
+        yield from self._read_notes()
+        if self.basis.kind:
+            yield from self._write_notes()
         yield from self._capacity_notes()
         if self.glue is not None:
             yield self._glue_note(self.glue)
         if self.usd is None:
-            yield "dollars are not known, because a price is not"
+            missing = ", ".join(name for name, span in self.parts if span is None)
+            yield f"dollars are not known, because a price is not: {missing}"
+        yield from self.terms.sample.remarks if self.terms.sample is not None else ()
+
+    def _read_notes(self) -> Iterator[str]:
+        sample, cap = self.terms.sample, self.basis.options.max_items
+        if self.basis.work.scope.pinned and not (sample is not None and sample.whole):
+            yield "one item collection is read; its size is not known, at most all of the table"
+        elif cap is not None and self.volume.matching is not None and cap < self.volume.matching.span.high:
+            yield "the run may stop at its cap of items before all of the table is read"
+
+    def _write_notes(self) -> Iterator[str]:
+        table = self.basis.work.writes_to
+        if not self.volume.sampled:
+            yield "each write rounds up to 1 KB by itself and only totals are known, so units are a range"
+            if self.basis.kind != "delete":
+                yield "items are taken to keep their size; what changes in indexes is not known without a sample"
+        elif self.terms.sample is not None and not self.terms.sample.whole:
+            yield "the range of writes is that of the sample, with 99 % confidence"
+        if table.indexes:
+            yield "indexes included: one write for each entry"
+        if regions(table) > 1:
+            yield f"global table: dollars are for {regions(table)} regions, at the prices of {table.region}"
 
     def _capacity_notes(self) -> Iterator[str]:
-        if self.table.billing != "provisioned":
+        if self.basis.table.billing == "provisioned":
+            yield "provisioned: capacity is already paid, reads and writes add nothing"
+        if "provisioned" not in (self.basis.table.billing, self.basis.work.writes_to.billing):
             return
-        yield "provisioned: capacity is already paid, reads and writes add nothing"
-        if self.table.read_capacity > 0:
-            yield f"at all of its read capacity reading takes {_duration(self.reads.high / self.table.read_capacity)}"
-        places: list[Table | Index] = [self.table, *self.table.indexes] if self.writing else []
-        limited = [place for place in places if place.write_capacity > 0]
-        paces = [(self._written(place).high / place.write_capacity, place.name) for place in limited]
-        if paces:
-            seconds, name = max(paces)
-            yield f"at all of the write capacity of {name} writing takes up to {_duration(seconds)}"
+        unlimited = replace(self.basis, options=replace(self.basis.options, read_rate=None, write_rate=None))
+        unlimited = replace(unlimited, options=replace(unlimited.options, index_rates={}))
+        for units, capacity, doing in limits(self.volume, unlimited):
+            yield f"{doing} at all of its capacity takes {_up_to(units)}{in_words(units.high / capacity)}"
 
     def _glue_note(self, glue: GlueShape) -> str:
         if glue.dpus is None:
             return f"Glue: the size of worker type {glue.worker_type} is not known"
         slow, fast = (speed / 1e6 for speed in GLUE_BYTES_PER_DPU_SECOND)
-        low, high = (glue.dpus * seconds / 3600 for seconds in self.seconds)
+        hours = Span(*(glue.dpus * time / 3600 for time in self.seconds))
         return (
-            f"Glue: {Span(low, high)} DPU-hours, assuming 1 min to start and {slow:g} to {fast:g} MB/s a DPU "
+            f"Glue: {hours} DPU-hours, assuming 1 min to start and {slow:g} to {fast:g} MB/s a DPU "
             "unless a rate is lower"
         )
 
     def left_out(self) -> Iterator[str]:
         """What the numbers do not contain."""
-        yield "S3 requests and storage, logs"
-        if not self.writing:
+        yield "S3 storage, logs" if self.glue is not None else "S3 requests and storage, logs"
+        if not self.basis.kind:
             return
-        for index in self.table.indexes:
-            if not (index.item_count and index.size_bytes):
-                yield f"writes to index {index.name} (DescribeTable says it is empty)"
+        if self.basis.kind == "delete" and not self.volume.sampled:
+            for index in self.basis.table.indexes:
+                if not (index.item_count and index.size_bytes):
+                    yield f"writes to index {index.name} (DescribeTable says it is empty)"
         yield "streams and what consumes them"
 
 
-def _regions(table: Table) -> int:
-    return 1 + len([region for region in table.replicas if region != table.region])
+def _both(low: float | None, high: float | None) -> tuple[float, float] | None:
+    return None if low is None or high is None else (low, high)
 
 
-def _write_price(table: Table, prices: Prices) -> float | None:
-    return prices.replicated_write_per_million if _regions(table) > 1 else prices.write_per_million
+def _named(glue: GlueShape) -> str:
+    return f"Glue {'flex' if glue.flex else 'standard'}, {glue.workers} x {glue.worker_type}"
 
 
-def _per_million(units: float, price: float | None) -> float | None:
-    if not units:
-        return 0.0
-    return None if price is None else units / 1e6 * price
-
-
-def _duration(seconds: float) -> str:
-    hours, minutes = divmod(ceil(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
-
-
-def _value_bytes(value: Mapping[str, Any]) -> int:
-    for tag, content in value.items():
-        if len(value) == 1 and tag in _SIZERS:
-            return _SIZERS[tag](content)
-    raise ValueError(f"not a DynamoDB-typed value: {sorted(value)}")
-
-
-def _text_bytes(text: str) -> int:
-    return len(text.encode())
-
-
-def _number_bytes(text: str) -> int:
-    """One byte, one for every pair of digits aligned on the decimal point, one more for a sign; 21 at most.
-
-    The guide says "approximately 1 byte per two significant digits + 1"; the alignment is what has been measured
-    (github.com/zaccharles/dynamodb-calculator, and dynalite, which is tested against the service).
-    """
-    sign, digits, exponent = _decimal(text).as_tuple()
-    coefficient = "".join(map(str, digits)).lstrip("0")
-    significant = coefficient.rstrip("0")
-    if not isinstance(exponent, int):  # as_tuple gives a letter for infinity and NaN
-        raise ValueError(f"not a DynamoDB number: {text}")
-    if not significant:
-        return 1
-    low = exponent + len(coefficient) - len(significant)
-    high = low + len(significant)
-    pairs = (high + high % 2 - low + low % 2) // 2
-    return min(1 + pairs + sign, MAX_NUMBER_BYTES)
-
-
-def _decimal(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation as error:
-        raise ValueError(f"not a DynamoDB number: {text}") from error
-
-
-def _binary_bytes(content: str | bytes | bytearray) -> int:
-    return len(base64.b64decode(content, validate=True)) if isinstance(content, str) else len(bytes(content))
-
-
-def _list_bytes(content: list[Mapping[str, Any]]) -> int:
-    return CONTAINER_BYTES + len(content) + sum(map(_value_bytes, content))
-
-
-def _map_bytes(content: Mapping[str, Mapping[str, Any]]) -> int:
-    return CONTAINER_BYTES + len(content) + item_size_bytes(content)
-
-
-def _one_byte(_: object) -> int:
-    return 1
-
-
-_SIZERS: Final[dict[str, Callable[[Any], int]]] = {
-    "S": _text_bytes,
-    "N": _number_bytes,
-    "B": _binary_bytes,
-    "BOOL": _one_byte,
-    "NULL": _one_byte,
-    "L": _list_bytes,
-    "M": _map_bytes,
-    "SS": lambda content: sum(map(_text_bytes, content)),
-    "NS": lambda content: sum(map(_number_bytes, content)),
-    "BS": lambda content: sum(map(_binary_bytes, content)),
-}
+def _up_to(units: Span) -> str:
+    return "" if units.low == units.high else "up to "

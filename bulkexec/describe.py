@@ -181,6 +181,7 @@ def _indexes(facts: dict[str, Any], types: dict[str, Any]) -> tuple[Index, ...]:
             # Tables on demand give no block here (case C145), or zeros.
             read_capacity=index.get("ProvisionedThroughput", {}).get("ReadCapacityUnits", 0),
             write_capacity=index.get("ProvisionedThroughput", {}).get("WriteCapacityUnits", 0),
+            included=tuple(index["Projection"].get("NonKeyAttributes", ())),
         )
         for kind, member in kinds
         for index in facts.get(member, ())

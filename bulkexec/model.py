@@ -29,7 +29,7 @@ class KeyAttribute:
 
 @dataclass(frozen=True)
 class Index:
-    """A secondary index. Capacities are units a second, 0 when on demand."""
+    """A secondary index. Capacities are units a second, 0 when on demand. `included` are projected beside the keys."""
 
     name: str
     kind: Literal["GSI", "LSI"]
@@ -39,6 +39,7 @@ class Index:
     size_bytes: int = 0
     read_capacity: float = 0
     write_capacity: float = 0
+    included: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -240,7 +241,10 @@ class SegmentRecord:
 class Estimate:
     """What a run is expected to read, write and cost. Ranges are (low, high); None is "not known".
 
-    `notes` say what the numbers rest on, `left_out` what they do not contain.
+    `read_units` and `expected_writes` are the likeliest numbers, the latter only where items were sampled; `reads` and
+    `write_units` the ranges around them. `matching` is how many items the filter finds. `parts` are the dollars by what
+    they are for. `sampled` says what was read for this estimate, and what that cost. `notes` say what the numbers rest
+    on, `left_out` what they do not contain, `warnings` what the user should act on.
     """
 
     read_units: float
@@ -248,6 +252,25 @@ class Estimate:
     usd: tuple[float, float] | None
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    reads: tuple[float, float] | None = None
+    expected_writes: float | None = None
+    matching: tuple[float, float] | None = None
+    seconds: tuple[float, float] | None = None
+    parts: tuple[tuple[str, tuple[float, float] | None], ...] = ()
+    sampled: str = ""
+    alternatives: tuple[Alternative, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One way to run the same work: where, how long it takes and what it costs. `chosen` is the one that is planned."""
+
+    runtime: str
+    seconds: tuple[float, float] | None
+    usd: tuple[float, float] | None
+    note: str = ""
+    chosen: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import msgspec
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from bulkexec.cost import Prices
+from bulkexec.dollars import Prices
 
 INFREQUENT: Final = "STANDARD_INFREQUENT_ACCESS"
 API_REGION: Final = "us-east-1"

@@ -12,8 +12,8 @@ import msgspec
 from bulkexec.answers import Request, batch_write_decoder
 from bulkexec.batches import BatchWrite, KeyValues, Statements
 from bulkexec.buckets import EXHAUSTED, Buckets, observed
-from bulkexec.cost import item_size_bytes
 from bulkexec.item_requests import ItemRequests
+from bulkexec.item_size import item_size_bytes
 from bulkexec.model import Work
 from bulkexec.outcome import Outcome
 from bulkexec.settle import ReadBack, item_of, key_of

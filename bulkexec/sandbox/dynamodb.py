@@ -12,7 +12,7 @@ from typing import Any
 
 import ministack.services.dynamodb as emulated
 
-from bulkexec.cost import item_size_bytes
+from bulkexec.item_size import item_size_bytes
 from bulkexec.sandbox.capacity import Record, index_entry
 from bulkexec.sandbox.conditions import Conditions
 from bulkexec.sandbox.emulated_dynamodb import (

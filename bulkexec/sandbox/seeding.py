@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from bulkexec.cost import item_size_bytes
+from bulkexec.item_size import item_size_bytes
 
 STATUSES = ("ACTIVE", "EXPIRED", "PENDING", "ARCHIVED")
 """Values of the attribute `status`; an item has each with the same chance."""

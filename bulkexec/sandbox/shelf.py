@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bulkexec.cost import item_size_bytes
+from bulkexec.item_size import item_size_bytes
 from bulkexec.sandbox.capacity import Item, Record, index_entry, key_names
 
 HASH_SPACE = 1 << 64

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bulkexec.cost import item_size_bytes
+from bulkexec.item_size import item_size_bytes
 
 _known: dict[int, tuple[dict[str, Any], int]] = {}
 """By identity; the item is kept so that its identity is not given to another. For the event loop's thread only."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from bulkexec.cost import item_size_bytes
+from bulkexec.item_size import item_size_bytes
 from bulkexec.sandbox.process import Sandbox
 
 pytestmark = pytest.mark.alone
