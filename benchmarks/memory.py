@@ -96,7 +96,7 @@ def _run(sandbox: Sandbox, *arguments: str) -> Peaks:
 def measure() -> list[dict[str, Any]]:
     """One entry a runtime and command. Takes some minutes."""
     with Sandbox() as sandbox:
-        _run(sandbox, "bootstrap")
+        _run(sandbox, "bootstrap", "--yes")
         sandbox.client("s3").create_bucket(Bucket="memory-results")
         found = {}
         for items in (SMALL, LARGE):

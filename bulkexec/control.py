@@ -11,7 +11,7 @@ one number cannot both work. What a stale run still writes is refused by the run
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,7 +52,7 @@ class Job:
     seconds: float = 0.0
 
 
-def create_table(client: Any, name: str) -> None:
+def create_table(client: Any, name: str, tags: Sequence[dict[str, str]] = ()) -> None:
     """Make the control table: on demand, with TTL. No-op when it exists."""
     try:
         client.create_table(
@@ -63,6 +63,7 @@ def create_table(client: Any, name: str) -> None:
                 {"AttributeName": "sk", "AttributeType": "S"},
             ],
             KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+            Tags=list(tags),
         )
     except client.exceptions.ResourceInUseException:
         return

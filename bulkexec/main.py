@@ -21,9 +21,9 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names."""
-        from bulkexec import command
+        from bulkexec import account_cli, command
 
-        return sorted({*super().list_commands(ctx), "sandbox", *command.names()})
+        return sorted({*super().list_commands(ctx), "sandbox", *account_cli.NAMES, *command.names()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Made when asked for, so that start-up stays fast."""
@@ -34,8 +34,10 @@ class Commands(click.Group):
             from bulkexec.sandbox.cli import sandbox
 
             return sandbox
-        from bulkexec import command
+        from bulkexec import account_cli, command
 
+        if cmd_name in account_cli.NAMES:
+            return account_cli.command(cmd_name, _as_caller)
         return bulk_command(command.load(cmd_name)) if cmd_name in command.names() else None
 
 
@@ -269,28 +271,6 @@ def rate_command(
 
     def work(caller: Any) -> None:
         for line in change_rate(caller, job, read_rate, write_rate):
-            terminal.say(line)
-
-    _as_caller(terminal, work, profile, region)
-
-
-@cli.command(name="bootstrap")
-@click.option("--worker-type", default="G.1X", show_default=True, help="Glue worker type.")
-@click.option("--workers", type=click.IntRange(2), default=2, show_default=True, help="Workers, the driver's included.")
-@click.option("--bucket", help="An existing bucket; made if left out.")
-@click.option("--profile", help="AWS profile.")
-@click.option("--region", help="AWS region.")
-def bootstrap_command(
-    worker_type: str, workers: int, bucket: str | None, profile: str | None, region: str | None
-) -> None:
-    """Make or mend what jobs need: bucket, role, control table, log groups, Glue job."""
-    from bulkexec.console import Terminal
-    from bulkexec.runtimes.deployment import bootstrap
-
-    terminal = Terminal()
-
-    def work(caller: Any) -> None:
-        for line in bootstrap(caller.session, worker_type=worker_type, workers=workers, bucket=bucket):
             terminal.say(line)
 
     _as_caller(terminal, work, profile, region)

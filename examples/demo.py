@@ -179,7 +179,7 @@ def main() -> None:
     port = enter_sandbox(folder)
     try:
         say(f"{ITEMS:,} varied items")
-        run("bootstrap")
+        run("bootstrap", "--yes")
         run("sandbox", "seed", "--port", port, "--table", TABLE, "--items", str(ITEMS))
         client = boto3.client("dynamodb")
         delete_once(client)

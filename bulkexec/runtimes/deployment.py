@@ -1,29 +1,19 @@
-"""What must be in an account before a Glue job can run: bucket, role, control table, log groups, the job itself."""
+"""Where jobs run in one account and region: what bootstrap has made there, found and described."""
 
-import hashlib
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 import boto3
-import botocore.exceptions
 
 from bulkexec import errors, layout
-from bulkexec.control import create_table
 from bulkexec.cost import DPUS, GlueShape
 from bulkexec.describe import CLIENT_CONFIG, user_errors
-from bulkexec.s3 import Location, Objects
+from bulkexec.runtimes.job_definition import JOB_NAME, code_of, definition, shape_of
+from bulkexec.runtimes.steps import open_site
+from bulkexec.s3 import Location
 
-JOB_NAME = "bulkexec"
 CONTROL_TABLE = "bulkexec-control"
-ROLE_NAME = "bulkexec-job"
 OUTPUT_LOGS, ERROR_LOGS = "/aws-glue/jobs/output", "/aws-glue/jobs/error"
-GLUE_VERSION = "5.1"
-WORKER_TYPE, WORKERS = "G.1X", 2
-TIMEOUT_MINUTES = 600
-MAX_CONCURRENT_RUNS = 20
 CORES_PER_DPU = 4
 THREADS_PER_CORE = 4
 
@@ -46,6 +36,8 @@ class Deployment:
     timeout_minutes: float
     job_name: str = JOB_NAME
     control_table: str = CONTROL_TABLE
+    stale: str = ""
+    """How the job differs from what this version of bulkexec needs; empty: it is ready."""
 
     @property
     def shape(self) -> GlueShape:
@@ -73,23 +65,11 @@ class Deployment:
         return Location(self.bucket, f"{layout.JOBS}/{job_id}")
 
 
-def job_script() -> bytes:
-    """The script that Glue runs."""
-    return files("glue_jobs").joinpath("bulk_job.py").read_bytes()
+def find_deployment(session: boto3.Session, region: str | None, *, stale_too: bool = False) -> Deployment:
+    """What `bootstrap` made here. Raises `errors.NotDeployed` when it is missing.
 
-
-def _script_key() -> str:
-    return f"{layout.SCRIPTS}/{hashlib.sha256(job_script()).hexdigest()[:12]}/bulk_job.py"
-
-
-def _identity(session: boto3.Session, region: str | None) -> tuple[str, str]:
-    """(account, partition)."""
-    arn = session.client("sts", region_name=region, config=CLIENT_CONFIG).get_caller_identity()["Arn"]
-    return arn.split(":")[4], arn.split(":")[1]
-
-
-def find_deployment(session: boto3.Session, region: str | None) -> Deployment:
-    """What `bootstrap` made here. Raises `errors.NotDeployed` when it is missing or of another version."""
+    One that is stale may be looked at (`stale_too`) and never started: raises `OtherVersion` (case C161).
+    """
     with user_errors("find the Glue job"):
         client = session.client("glue", region_name=region, config=CLIENT_CONFIG)
         try:
@@ -100,142 +80,41 @@ def find_deployment(session: boto3.Session, region: str | None) -> Deployment:
                 fix="bulkexec bootstrap, or --runtime local",
                 state="nothing written",
             ) from error
-        if not job["Command"]["ScriptLocation"].endswith(_script_key()):
-            raise OtherVersion("the Glue job is of another version of bulkexec", fix="bulkexec bootstrap")
-        account, partition = _identity(session, region)
-    return Deployment(
-        region=client.meta.region_name,
-        account=account,
-        partition=partition,
-        bucket=Location.parse(job["Command"]["ScriptLocation"]).bucket,
-        worker_type=job["WorkerType"],
-        workers=job["NumberOfWorkers"],
-        glue_version=job["GlueVersion"],
-        timeout_minutes=job["Timeout"],
+        site = open_site(session, region)
+    bucket = Location.parse(job["Command"]["ScriptLocation"]).bucket
+    found = Deployment(
+        region=site.region,
+        account=site.account,
+        partition=site.partition,
+        bucket=bucket,
+        worker_type=job.get("WorkerType", ""),
+        workers=job.get("NumberOfWorkers", 0),
+        glue_version=job.get("GlueVersion", ""),
+        timeout_minutes=job.get("Timeout", 0),
+        stale=staleness(job),
     )
+    return found if stale_too else require_fresh(found)
 
 
-def bootstrap(
-    session: boto3.Session, *, worker_type: str = WORKER_TYPE, workers: int = WORKERS, bucket: str | None = None
-) -> Iterator[str]:
-    """Make what is missing and mend what differs; gives one line for each step. Safe to run again."""
-    with user_errors("set up bulkexec"):
-        region = session.client("sts", config=CLIENT_CONFIG).meta.region_name
-        account, partition = _identity(session, region)
-        name = bucket or f"bulkexec-{account}-{region}"
-        yield f"bucket         {name}: {_make_bucket(session, name, region)}"
-        create_table(session.client("dynamodb", region_name=region), CONTROL_TABLE)
-        yield f"control table  {CONTROL_TABLE}: there"
-        role_arn = _make_role(session, partition)
-        yield f"role           {role_arn}: there"
-        for group in (OUTPUT_LOGS, ERROR_LOGS):
-            yield f"log group      {group}: {_make_log_group(session, region, group)}"
-        Objects(session, region).put(Location(name, _script_key()), job_script())
-        yield f"job            {JOB_NAME}: {_make_job(session, region, name, role_arn, worker_type, workers)}"
-
-
-def _make_bucket(session: boto3.Session, name: str, region: str) -> str:
-    client = session.client("s3", region_name=region)
-    try:
-        client.head_bucket(Bucket=name)
-        return "there"
-    except botocore.exceptions.ClientError as error:
-        if error.response["Error"]["Code"] not in ("404", "NoSuchBucket"):
-            raise
-    placed: dict[str, Any] = {} if region == "us-east-1" else {"LocationConstraint": region}
-    client.create_bucket(Bucket=name, **({"CreateBucketConfiguration": placed} if placed else {}))
-    client.put_public_access_block(
-        Bucket=name,
-        PublicAccessBlockConfiguration={
-            "BlockPublicAcls": True,
-            "IgnorePublicAcls": True,
-            "BlockPublicPolicy": True,
-            "RestrictPublicBuckets": True,
-        },
-    )
-    return "made"
-
-
-def _make_role(session: boto3.Session, partition: str) -> str:
-    client = session.client("iam")
-    trust = {
-        "Version": "2012-10-17",
-        "Statement": [{"Effect": "Allow", "Principal": {"Service": "glue.amazonaws.com"}, "Action": "sts:AssumeRole"}],
-    }
-    try:
-        arn: str = client.get_role(RoleName=ROLE_NAME)["Role"]["Arn"]
-    except client.exceptions.NoSuchEntityException:
-        arn = client.create_role(RoleName=ROLE_NAME, AssumeRolePolicyDocument=json.dumps(trust))["Role"]["Arn"]
-    client.attach_role_policy(
-        RoleName=ROLE_NAME, PolicyArn=f"arn:{partition}:iam::aws:policy/service-role/AWSGlueServiceRole"
-    )
-    client.put_role_policy(RoleName=ROLE_NAME, PolicyName="bulkexec", PolicyDocument=json.dumps(_job_policy(partition)))
-    return arn
-
-
-def _job_policy(partition: str) -> dict[str, Any]:
-    """What the job does: tables of the user and the control table, and objects of the bucket and of result places."""
-    tables = [
-        "Scan",
-        "Query",
-        "BatchWriteItem",
-        "DeleteItem",
-        "PartiQLDelete",
-        "BatchGetItem",
-        "GetItem",
-        "PutItem",
-        "UpdateItem",
-        "DescribeTable",
-        "DescribeContinuousBackups",
+def staleness(job: dict[str, Any]) -> str:
+    """What about a job keeps this version of bulkexec from running on it; empty: nothing."""
+    bucket = Location.parse(job["Command"]["ScriptLocation"]).bucket
+    wanted = definition(bucket, job.get("Role", ""), shape_of(job))
+    if code_of(job).split("/")[0] != code_of(wanted).split("/")[0]:
+        return f"its code is {code_of(job) or 'of an older kind'}, this client's is {code_of(wanted)}"
+    other = [
+        name for name in ("GlueVersion", "WorkerType", "NumberOfWorkers", "MaxRetries") if job.get(name) != wanted[name]
     ]
-    return {
-        "Version": "2012-10-17",
-        "Statement": [
-            {
-                "Effect": "Allow",
-                "Action": [f"dynamodb:{action}" for action in tables],
-                "Resource": f"arn:{partition}:dynamodb:*:*:table/*",
-            },
-            {
-                "Effect": "Allow",
-                "Action": ["s3:GetObject", "s3:PutObject"],
-                "Resource": f"arn:{partition}:s3:::*/*",
-            },
-        ],
-    }
+    return f"its {other[0]} is {job.get(other[0])}, which bulkexec cannot work with" if other else ""
 
 
-def _make_log_group(session: boto3.Session, region: str, name: str) -> str:
-    client = session.client("logs", region_name=region)
-    try:
-        client.create_log_group(logGroupName=name)
-    except client.exceptions.ResourceAlreadyExistsException:
-        return "there, its retention is left as it is"
-    return "made"
-
-
-def _make_job(session: boto3.Session, region: str, bucket: str, role_arn: str, worker_type: str, workers: int) -> str:
-    client = session.client("glue", region_name=region)
-    definition: dict[str, Any] = {
-        "Role": role_arn,
-        "Command": {
-            "Name": "glueetl",
-            "ScriptLocation": f"s3://{bucket}/{_script_key()}",
-            "PythonVersion": "3",
-        },
-        "DefaultArguments": {"--job-language": "python", "--TempDir": f"s3://{bucket}/{layout.TEMP}/"},
-        "ExecutionProperty": {"MaxConcurrentRuns": MAX_CONCURRENT_RUNS},
-        "GlueVersion": GLUE_VERSION,
-        "WorkerType": worker_type,
-        "NumberOfWorkers": workers,
-        "Timeout": TIMEOUT_MINUTES,
-        # A resumed job goes on behind its checkpoints; a blind retry by Glue would hide what went wrong.
-        "MaxRetries": 0,
-    }
-    try:
-        client.get_job(JobName=JOB_NAME)
-    except client.exceptions.EntityNotFoundException:
-        client.create_job(Name=JOB_NAME, **definition)
-        return "made"
-    client.update_job(JobName=JOB_NAME, JobUpdate=definition)
-    return "brought up to date"
+def require_fresh(deployment: Deployment) -> Deployment:
+    """The deployment. Raises `OtherVersion` for a stale one."""
+    if not deployment.stale:
+        return deployment
+    raise OtherVersion(
+        f"the Glue job {deployment.job_name} in {deployment.region} is not of this version of bulkexec",
+        why=deployment.stale,
+        fix="bulkexec bootstrap shows what it would change and asks; or --runtime local",
+        state="nothing written",
+    )

@@ -70,7 +70,7 @@ def bulkexec(sandbox: Sandbox, tmp_path: Path) -> CommandLine:
 @pytest.fixture(scope="session")
 def deployed(sandbox: Sandbox) -> str:
     """A sandbox in which Glue jobs can run; gives the bucket."""
-    done = subprocess.run([*COMMAND, "bootstrap"], env=sandbox.env(), capture_output=True, text=True, check=False)
+    done = subprocess.run([*COMMAND, "bootstrap", "--yes"], env=sandbox.env(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return "bulkexec-111122223333-us-east-1"
 

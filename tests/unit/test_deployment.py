@@ -1,4 +1,5 @@
-"""What a deployment is, how it is found, and what bootstrap leaves alone; AWS is scripted below boto3's interface."""
+"""What a deployment is, how it is found, and what bootstrap asks for where the sandbox cannot go: other partitions,
+other regions' buckets, roles that Glue does not know yet. AWS is scripted below boto3's interface."""
 
 import json
 from collections.abc import Callable
@@ -11,11 +12,16 @@ import botocore.session
 import pytest
 
 from bulkexec import errors
-from bulkexec.runtimes.deployment import Deployment, bootstrap, find_deployment, job_script
+from bulkexec.runtimes import bootstrap
+from bulkexec.runtimes.bootstrap import Wishes
+from bulkexec.runtimes.deployment import Deployment, OtherVersion, find_deployment
+from bulkexec.runtimes.job_definition import MODULES, JobShape, definition, differences, job_script, shape_of, updated
+from bulkexec.runtimes.steps import Step, carry_out, open_site
 from bulkexec.s3 import Location
 
 HERE = Deployment("us-gov-west-1", "111122223333", "aws-us-gov", "ops", "G.1X", 3, "5.1", 600)
 ARN = "arn:aws-us-gov:sts::111122223333:assumed-role/ops/me"
+ROLE = "arn:aws-us-gov:iam::111122223333:role/bulkexec-job"
 Answer = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -29,8 +35,8 @@ def offline_session(region: str | None) -> boto3.Session:
     return boto3.Session(aws_access_key_id="a", aws_secret_access_key="b", region_name=region, botocore_session=core)
 
 
-def missing(code: str) -> dict[str, Any]:
-    return {"Error": {"Code": code, "Message": "not there"}}
+def error(code: str, message: str = "not there") -> dict[str, Any]:
+    return {"Error": {"Code": code, "Message": message}}
 
 
 class Account:
@@ -55,22 +61,37 @@ class Account:
     def params(self, operation: str) -> list[dict[str, Any]]:
         return [params for name, params in self.asked if name == operation]
 
+    def plan(self, **wishes: Any) -> list[Step]:
+        return bootstrap.plan(open_site(self.session), Wishes(**wishes))
+
+    def bootstrap(self, **wishes: Any) -> list[Step]:
+        return list(carry_out(self.plan(**wishes), "bootstrap"))
+
 
 EMPTY: dict[str, Answer] = {
-    "HeadBucket": missing("404"),
-    "GetRole": missing("NoSuchEntity"),
-    "CreateRole": {"Role": {"Arn": "arn:aws-us-gov:iam::111122223333:role/bulkexec-job"}},
-    "DescribeTable": {"Table": {"TableStatus": "ACTIVE"}},
-    "GetJob": missing("EntityNotFoundException"),
+    "HeadBucket": error("404"),
+    "HeadObject": error("404"),
+    "GetBucketPolicy": error("NoSuchBucketPolicy"),
+    "GetBucketLifecycleConfiguration": error("NoSuchLifecycleConfiguration"),
+    "GetRole": error("NoSuchEntity"),
+    "DescribeTable": error("ResourceNotFoundException"),
+    "DescribeLogGroups": {"logGroups": []},
+    "GetJob": error("EntityNotFoundException"),
     "PutObject": {"ETag": '"e"'},
 }
-SET_UP: dict[str, Answer] = {
-    "GetRole": EMPTY["CreateRole"],
-    "CreateTable": missing("ResourceInUseException"),
-    "CreateLogGroup": missing("ResourceAlreadyExistsException"),
-    "PutObject": {"ETag": '"e"'},
-    "GetJob": {"Job": {}},
-}
+
+
+def empty(**answers: Answer) -> Account:
+    """An account with nothing in it. The control table is there as soon as it has been made."""
+    account = Account(**{**EMPTY, **answers})
+
+    def create(_: dict[str, Any]) -> dict[str, Any]:
+        account.answers["DescribeTable"] = {"Table": {"TableStatus": "ACTIVE"}}
+        return {}
+
+    if "CreateTable" not in answers:
+        account.answers["CreateTable"] = create
+    return account
 
 
 @pytest.mark.parametrize(
@@ -86,74 +107,148 @@ def test_what_a_deployment_says_of_itself() -> None:
     assert HERE.output_logs_arn == "arn:aws-us-gov:logs:us-gov-west-1:111122223333:log-group:/aws-glue/jobs/output"
 
 
-def test_bootstrap_makes_everything_and_what_it_made_is_found() -> None:
-    account = Account(**EMPTY)
-    lines = list(bootstrap(account.session, worker_type="G.2X", workers=5))
-    assert len(lines) == 6
+def test_in_another_partition_and_region_everything_is_named_for_it_and_then_found() -> None:
+    account = empty()
+    steps = account.bootstrap(worker_type="G.2X", workers=5)
+    assert {step.action for step in steps} == {"make"}
     (bucket,) = account.params("CreateBucket")
     assert bucket["Bucket"] == "bulkexec-111122223333-us-gov-west-1"
     assert bucket["CreateBucketConfiguration"] == {"LocationConstraint": "us-gov-west-1"}
     (job,) = account.params("CreateJob")
+    assert job["Role"] == ROLE
     account.answers["GetJob"] = {"Job": job}
     found = find_deployment(account.session, None)
     assert found == Deployment(
         "us-gov-west-1", "111122223333", "aws-us-gov", bucket["Bucket"], "G.2X", 5, job["GlueVersion"], job["Timeout"]
     )
+    put = [(each["Bucket"], each["Key"]) for each in account.params("PutObject")]
+    wheel = Location.parse(job["DefaultArguments"][MODULES].split(",")[-1])
     script = Location.parse(job["Command"]["ScriptLocation"])
-    assert (script.bucket, script.key) in [(put["Bucket"], put["Key"]) for put in account.params("PutObject")]
+    assert put == [(script.bucket, script.key), (wheel.bucket, wheel.key)]
     assert not {"--conf", "--mode", "--debug", "--JOB_NAME"} & set(job["DefaultArguments"]), "Glue keeps these"
+    policies = [account.params("PutRolePolicy")[0]["PolicyDocument"], account.params("PutBucketPolicy")[0]["Policy"]]
+    resources = [arn for text in policies for each in json.loads(text)["Statement"] for arn in each["Resource"]]
+    assert all(arn.startswith("arn:aws-us-gov:") for arn in resources)
 
 
-def test_bootstrap_again_mends_role_and_job_and_leaves_the_rest() -> None:
-    # case C094 C123 C163
-    account = Account(**SET_UP)
-    list(bootstrap(account.session))
-    names = [name for name, _ in account.asked]
-    assert not {"CreateBucket", "CreateRole", "CreateJob", "PutRetentionPolicy", "PutPublicAccessBlock"} & set(names)
-    assert {"PutRolePolicy", "AttachRolePolicy", "UpdateJob", "PutObject"} <= set(names)
+def test_everything_that_can_be_is_tagged_when_it_is_made() -> None:
+    account = empty()
+    account.bootstrap()
+    tag = {"Key": "bulkexec", "Value": "deployment"}
+    assert account.params("PutBucketTagging")[0]["Tagging"] == {"TagSet": [tag]}
+    assert account.params("CreateRole")[0]["Tags"] == [tag]
+    assert account.params("CreateTable")[0]["Tags"] == [tag]
+    assert account.params("CreateJob")[0]["Tags"] == {"bulkexec": "deployment"}
 
 
-def test_a_bucket_that_was_named_is_used_and_not_made() -> None:
-    # case C098
-    account = Account(**SET_UP)
-    list(bootstrap(account.session, bucket="ours"))
-    (update,) = account.params("UpdateJob")
-    assert update["JobUpdate"]["Command"]["ScriptLocation"].startswith("s3://ours/bulkexec/scripts/")
-    assert account.params("CreateBucket") == []
-
-
-def test_the_roles_policy_names_this_partition_and_no_other_service() -> None:
-    account = Account(**SET_UP)
-    list(bootstrap(account.session))
-    (policy,) = account.params("PutRolePolicy")
-    statements = json.loads(policy["PolicyDocument"])["Statement"]
-    assert all(statement["Resource"].startswith("arn:aws-us-gov:") for statement in statements)
-    actions = {action for statement in statements for action in statement["Action"]}
-    assert {action.split(":")[0] for action in actions} == {"dynamodb", "s3"}
-    assert not [action for action in actions if "*" in action]
-
-
-@pytest.mark.parametrize("operation", ["CreateBucket", "CreateRole", "CreateTable", "CreateLogGroup"])
-def test_a_denial_is_the_users_error(operation: str) -> None:
-    account = Account(**{**EMPTY, operation: missing("AccessDenied")})
+@pytest.mark.parametrize("operation", ["CreateBucket", "CreateRole", "CreateTable", "CreateJob"])
+def test_a_denial_of_what_is_needed_is_the_users_error(operation: str) -> None:
+    account = empty(**{operation: error("AccessDenied")})
     with pytest.raises(errors.AccessDenied):
-        list(bootstrap(account.session))
+        account.bootstrap()
+
+
+def test_glue_may_not_know_a_new_role_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "ROLE_PAUSE_SECONDS", 0.0)
+    unknown = error("InvalidInputException", "Role should be given assume role permissions for Glue Service.")
+    answers = [unknown, unknown, {"Name": "bulkexec"}]
+    account = empty(CreateJob=lambda _: answers.pop(0))
+    account.bootstrap()
+    assert len(account.params("CreateJob")) == 3
+
+
+def test_what_glue_refuses_for_another_reason_is_not_repeated() -> None:
+    account = empty(CreateJob=error("InvalidInputException", "Timeout is too long"))
+    with pytest.raises(errors.RequestRejected, match="Timeout is too long"):
+        account.bootstrap()
+    assert len(account.params("CreateJob")) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (error("403"), "may not be used by this caller"),
+        (error("301"), "in another region"),
+        ({"BucketRegion": "us-gov-east-1"}, "in us-gov-east-1"),
+        (error("404"), "there is no bucket ours"),
+    ],
+)
+def test_a_bucket_of_no_use_is_refused_before_anything_is_made(answer: dict[str, Any], words: str) -> None:
+    # case C098
+    account = empty(HeadBucket=answer)
+    with pytest.raises(errors.BadArgument, match=words):
+        account.plan(bucket="ours")
+    assert not [name for name, _ in account.asked if name.startswith(("Create", "Put", "Update"))]
+
+
+def test_a_role_that_may_not_be_looked_at_is_used_as_it_was_named() -> None:
+    # case C093
+    arn = "arn:aws-us-gov:iam::111122223333:role/team/etl"
+    account = empty(GetRole=error("AccessDenied"))
+    (role,) = [step for step in account.plan(role=arn) if step.what == "role"]
+    assert role.action == "warning"
+    account.bootstrap(role=arn)
+    assert account.params("CreateJob")[0]["Role"] == arn
+    assert not account.params("CreateRole")
 
 
 def test_without_bootstrap_that_is_said() -> None:
-    account = Account(GetJob=missing("EntityNotFoundException"))
+    account = Account(GetJob=error("EntityNotFoundException"))
     with pytest.raises(errors.NotDeployed) as caught:
         find_deployment(account.session, None)
     assert "bulkexec bootstrap" in caught.value.fix
 
 
-def test_a_job_of_another_version_is_not_used() -> None:
+WANTED = definition("ops", ROLE, JobShape())
+OLD = "s3://ops/bulkexec/scripts/000000000000/bulk_job.py"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"Command": {**WANTED["Command"], "ScriptLocation": OLD}},
+        {"Command": {**WANTED["Command"], "ScriptLocation": "s3://ops/scripts/000000000000/bulk_job.py"}},
+        {"GlueVersion": "4.0"},
+        {"WorkerType": "G.025X"},
+        {"MaxRetries": 2},
+        {"DefaultArguments": {}},
+    ],
+    ids=["script", "place", "Glue", "workers", "retries", "arguments"],
+)
+def test_a_job_of_another_version_is_found_and_not_used(change: dict[str, Any]) -> None:
     # case C161
-    account = Account(
-        GetJob={"Job": {"Command": {"ScriptLocation": "s3://ops/bulkexec/scripts/000000000000/bulk_job.py"}}}
-    )
-    with pytest.raises(errors.NotDeployed, match="another version"):
+    account = Account(GetJob={"Job": {**WANTED, **change}})
+    with pytest.raises(OtherVersion) as caught:
         find_deployment(account.session, None)
+    assert caught.value.fix.startswith("bulkexec bootstrap")
+    assert find_deployment(account.session, None, stale_too=True).stale == caught.value.why != ""
+
+
+@pytest.mark.parametrize(
+    "change", [{"GlueVersion": "6.0"}, {"WorkerType": "R.4X", "NumberOfWorkers": 40}, {"Timeout": 9}]
+)
+def test_what_the_owner_may_choose_makes_no_job_stale_and_is_kept(change: dict[str, Any]) -> None:
+    job = {**WANTED, **change}
+    account = Account(GetJob={"Job": job})
+    assert find_deployment(account.session, None).stale == ""
+    assert differences(job, definition("ops", ROLE, shape_of(job))) == []
+
+
+def test_an_update_leaves_the_owners_settings_in_the_job() -> None:
+    job = {
+        **WANTED,
+        "Connections": {"Connections": ["vpc"]},
+        "SecurityConfiguration": "kms",
+        "DefaultArguments": {"--enable-metrics": "true", "--TempDir": "s3://else/"},
+        "MaxCapacity": 2.0,
+        "AllocatedCapacity": 2,
+        "CreatedOn": 1,
+    }
+    update = updated(job, WANTED)
+    assert update["Connections"] == job["Connections"]
+    assert update["SecurityConfiguration"] == "kms"
+    assert update["DefaultArguments"] == {"--enable-metrics": "true", **WANTED["DefaultArguments"]}
+    assert not {"MaxCapacity", "AllocatedCapacity", "CreatedOn"} & set(update)
 
 
 def test_the_jobs_script_is_a_program_without_logic() -> None:
