@@ -10,12 +10,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test retest check bench soak clean
+.PHONY: help install demo test retest check iam bench soak clean
 
 help:
 	@echo "make demo   run the main job on the embedded sandbox (sets everything up)"
 	@echo "make test   run all tests (sets everything up)"
 	@echo "make check  lint, types, layers"
+	@echo "make iam    writes iam/*.json and the README's section on permissions anew"
 	@echo "make bench  measure; writes benchmarks/results.json"
 	@echo "make soak   long campaigns"
 	@echo "make clean  remove everything that make made"
@@ -52,6 +53,9 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+iam: $(STAMP)
+	$(BIN)/python -m bulkexec.iam
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -23,7 +23,7 @@ class Commands(click.Group):
         """All names."""
         from bulkexec import account_cli, command
 
-        return sorted({*super().list_commands(ctx), "sandbox", *account_cli.NAMES, *command.names()})
+        return sorted({*super().list_commands(ctx), "iam", "sandbox", *account_cli.NAMES, *command.names()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Made when asked for, so that start-up stays fast."""
@@ -34,6 +34,10 @@ class Commands(click.Group):
             from bulkexec.sandbox.cli import sandbox
 
             return sandbox
+        if cmd_name == "iam":
+            from bulkexec.iam_cli import iam
+
+            return iam
         from bulkexec import account_cli, command
 
         if cmd_name in account_cli.NAMES:

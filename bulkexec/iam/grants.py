@@ -21,6 +21,7 @@ Resource = Literal[
     "wheel",
     "job folder",
     "result",
+    "temporary file",
     "Glue job",
     "job role",
     "log group",
@@ -155,6 +156,14 @@ def _runs() -> tuple[Grant, ...]:
             "fills what Live Tail left out",
             without="the log is not shown, and it is said",
         ),
+        Grant(
+            "logs:CreateLogGroup",
+            ("log group",),
+            _JOBS,
+            _READING,
+            "Glue makes its log groups where bootstrap did not",
+            without="nothing, where the log groups are there",
+        ),
         Grant("logs:CreateLogStream", ("log stream",), _JOBS, _READING, "Glue opens the run's log with the job's role"),
         Grant("logs:PutLogEvents", ("log stream",), _JOBS, _READING, "Glue writes the run's log with the job's role"),
     )
@@ -201,32 +210,93 @@ def _facts() -> tuple[Grant, ...]:
 
 
 def _making() -> tuple[Grant, ...]:
-    """What bootstrap makes."""
+    """What bootstrap makes and mends, and teardown removes."""
+    bucket: tuple[Resource, ...] = ("bucket",)
+    code: tuple[Resource, ...] = ("script", "wheel")
+    control: tuple[Resource, ...] = ("control table",)
+    group: tuple[Resource, ...] = ("log group",)
+    job: tuple[Resource, ...] = ("Glue job",)
+
+    def boot(action: str, on: tuple[Resource, ...], why: str, **more: str) -> Grant:
+        return Grant(action, on, _BOOT, ("bootstrap",), why, **more)
+
+    return (
+        boot("s3:ListBucket", bucket, "whether the bucket is there, and the code in it"),
+        boot("s3:CreateBucket", bucket, "makes the bucket, unless --bucket names one"),
+        boot("s3:PutBucketTagging", bucket, "marks a bucket that bootstrap made"),
+        boot("s3:GetBucketTagging", bucket, "whether bootstrap made the bucket"),
+        boot("s3:GetBucketPublicAccessBlock", bucket, "whether the bucket can be made public"),
+        boot("s3:PutBucketPublicAccessBlock", bucket, "nothing in the bucket can be made public"),
+        boot("s3:GetEncryptionConfiguration", bucket, "how the bucket is encrypted"),
+        boot("s3:PutEncryptionConfiguration", bucket, "encrypts the bucket"),
+        boot("s3:GetBucketPolicy", bucket, "what the bucket's policy says, so that the rest of it is kept"),
+        boot("s3:PutBucketPolicy", bucket, "the bucket takes requests over TLS only"),
+        boot("s3:GetLifecycleConfiguration", bucket, "which lifecycle rules there are, so that the others are kept"),
+        boot("s3:PutLifecycleConfiguration", bucket, "temporary files and files of old jobs go by themselves"),
+        boot("s3:GetObject", code, "whether this version's code is there already"),
+        boot("s3:PutObject", code, "uploads the job's script and the code it runs"),
+        boot("dynamodb:DescribeTable", control, "whether the control table is there"),
+        boot("dynamodb:CreateTable", control, "makes the control table"),
+        boot("dynamodb:TagResource", control, "marks the control table as made by bootstrap"),
+        boot("dynamodb:DescribeTimeToLive", control, "whether records of jobs go by themselves"),
+        boot("dynamodb:UpdateTimeToLive", control, "records of jobs go by themselves after 30 days"),
+        *_role(),
+        boot("logs:DescribeLogGroups", ("anything",), "whether Glue's log groups are there, and their retention"),
+        boot("logs:CreateLogGroup", group, "makes Glue's log groups where they are missing"),
+        boot("glue:GetJob", job, "whether the Glue job is there, and of which version"),
+        boot("glue:CreateJob", job, "makes the Glue job"),
+        boot("glue:TagResource", job, "marks the Glue job as made by bootstrap"),
+        boot("glue:UpdateJob", job, "brings the Glue job up to date"),
+    )
+
+
+def _removing() -> tuple[Grant, ...]:
+    """What teardown does beyond that: it removes what bootstrap made, and keeps results."""
     bucket: tuple[Resource, ...] = ("bucket",)
     control: tuple[Resource, ...] = ("control table",)
     role: tuple[Resource, ...] = ("job role",)
     job: tuple[Resource, ...] = ("Glue job",)
-    boot = ("bootstrap",)
+    ours: tuple[Resource, ...] = ("script", "wheel", "job folder", "temporary file")
+
+    def down(action: str, on: tuple[Resource, ...], why: str) -> Grant:
+        return Grant(action, on, _BOOT, ("teardown",), why)
+
     return (
-        Grant("s3:ListBucket", bucket, _BOOT, boot, "whether the bucket is there"),
-        Grant("s3:CreateBucket", bucket, _BOOT, boot, "makes the bucket, unless --bucket names one"),
-        Grant("s3:PutBucketPublicAccessBlock", bucket, _BOOT, boot, "nothing in the bucket can be made public"),
-        Grant("s3:PutObject", ("script",), _BOOT, boot, "uploads the job's script"),
-        Grant("dynamodb:CreateTable", control, _BOOT, boot, "makes the control table"),
-        Grant("dynamodb:DescribeTable", control, _BOOT, boot, "waits until the control table is there"),
-        Grant("dynamodb:UpdateTimeToLive", control, _BOOT, boot, "records of jobs go by themselves after 30 days"),
-        Grant("iam:GetRole", role, _BOOT, boot, "whether the job's role is there"),
-        Grant("iam:CreateRole", role, _BOOT, boot, "makes the job's role"),
-        Grant("iam:PutRolePolicy", role, _BOOT, boot, "gives the job's role its permissions"),
-        Grant("iam:PassRole", role, _BOOT, boot, "hands the role to the Glue job", passed_to="glue.amazonaws.com"),
-        Grant("logs:CreateLogGroup", ("log group",), _BOOT, boot, "makes Glue's log groups where they are missing"),
-        Grant("glue:GetJob", job, _BOOT, boot, "whether the Glue job is there, and of which version"),
-        Grant("glue:CreateJob", job, _BOOT, boot, "makes the Glue job"),
-        Grant("glue:UpdateJob", job, _BOOT, boot, "brings the Glue job up to date"),
+        down("s3:DeleteObject", ours, "removes code, and files of jobs"),
+        down("s3:DeleteBucketPolicy", bucket, "takes our statement out of the policy of a bucket that stays"),
+        down("s3:DeleteBucket", bucket, "removes the bucket, if bootstrap made it and no results are in it"),
+        down("dynamodb:ListTagsOfResource", control, "whether bootstrap made the control table"),
+        down("dynamodb:DeleteTable", control, "removes the control table"),
+        down("iam:ListRolePolicies", role, "whether another region's deployment uses the role"),
+        down("iam:DeleteRolePolicy", role, "takes this region's permissions from the role"),
+        down("iam:ListAttachedRolePolicies", role, "a role with policies cannot be removed"),
+        down("iam:DetachRolePolicy", role, "the same"),
+        down("iam:DeleteRole", role, "removes the role"),
+        down("glue:GetJobRuns", job, "nothing is removed while a job runs"),
+        down("glue:GetTags", job, "whether bootstrap made the Glue job"),
+        down("glue:DeleteJob", job, "removes the Glue job"),
     )
 
 
-GRANTS: tuple[Grant, ...] = (*_tables(), *_records(), *_objects(), *_runs(), *_facts(), *_making())
+def _role() -> tuple[Grant, ...]:
+    """The job's role, as bootstrap makes it and brings it up to date (case C094)."""
+    role: tuple[Resource, ...] = ("job role",)
+
+    def boot(action: str, why: str, **more: str) -> Grant:
+        return Grant(action, role, _BOOT, ("bootstrap",), why, **more)
+
+    return (
+        boot("iam:GetRole", "whether the job's role is there, and whom it trusts"),
+        boot("iam:CreateRole", "makes the job's role"),
+        boot("iam:TagRole", "marks the role as made by bootstrap"),
+        boot("iam:UpdateAssumeRolePolicy", "mends whom the role trusts"),
+        boot("iam:GetRolePolicy", "what the role is allowed"),
+        boot("iam:PutRolePolicy", "allows the role what the table says, when that changed as well"),
+        boot("iam:PassRole", "hands the role to the Glue job", passed_to="glue.amazonaws.com"),
+    )
+
+
+GRANTS: tuple[Grant, ...] = (*_tables(), *_records(), *_objects(), *_runs(), *_facts(), *_making(), *_removing())
 """The table."""
 
 NEEDS_NO_PERMISSION = {"sts:GetCallerIdentity": "always allowed; says who the caller is, and in which account"}

@@ -13,6 +13,8 @@ Document = dict[str, Any]
 SESSION_POLICY_CHARACTERS = 2_048
 """Longest ExecutionRoleSessionPolicy that StartJobRun takes (API reference of Glue)."""
 
+VERSION = "2012-10-17"
+
 GLUE = "glue.amazonaws.com"
 """Glue's service principal, in every partition the same."""
 
@@ -71,6 +73,7 @@ class Scope:
             "wheel": [self._object(f"{self.bucket_name}/{layout.WHEELS}/*")],
             "job folder": [self._object(f"{self.bucket_name}/{layout.JOBS}/*")],
             "result": [self._object(f"{self.bucket_name}/{layout.RESULTS}/*"), *map(self._place, self.places)],
+            "temporary file": [self._object(f"{self.bucket_name}/{layout.TEMP}/*")],
             "Glue job": [self._arn("glue", f"job/{self.job}")],
             "job role": [f"arn:{self.partition}:iam::{self.account}:role/{self.job_role}"],
             # Both spellings: the service takes the one for some operations and the other for the rest.
@@ -78,6 +81,10 @@ class Scope:
             "log stream": [f"{group}:log-stream:*" for group in groups],
             "anything": ["*"],
         }[resource]
+
+    def folders(self) -> list[str]:
+        """All objects that are ours, and all places for results."""
+        return [self._object(f"{self.bucket_name}/{layout.ROOT}/*"), *map(self._place, self.places)]
 
     def _place(self, place: str) -> str:
         return self._object(f"{place.removeprefix('s3://').strip('/')}/*")
@@ -111,7 +118,7 @@ def document(grants: Iterable[Grant], scope: Scope) -> Document:
         for resource in grant.on:
             statements.setdefault((resource, grant.passed_to), set()).add(grant.action)
     return {
-        "Version": "2012-10-17",
+        "Version": VERSION,
         "Statement": [
             _statement(resource, passed_to, sorted(actions), scope)  # type: ignore[arg-type]
             for (resource, passed_to), actions in statements.items()
@@ -131,7 +138,7 @@ def trust_policy(partition: str = "aws") -> Document:
     if partition not in ("aws", "aws-us-gov", "aws-cn"):
         raise ValueError(f"{partition!r} is not a partition of AWS that has Glue")
     return {
-        "Version": "2012-10-17",
+        "Version": VERSION,
         "Statement": [{"Effect": "Allow", "Principal": {"Service": GLUE}, "Action": "sts:AssumeRole"}],
     }
 
@@ -149,27 +156,25 @@ def session_policy(
 ) -> str | None:
     """An ExecutionRoleSessionPolicy that narrows the job's role for one run to these tables (ARNs or names).
 
-    A run that changes nothing may only read. A session policy takes away and never gives, so `places` need not be in
-    the role's own policy. None when it is longer than Glue takes; then the role's own policy holds alone.
+    A run that changes nothing may only read. A session policy takes away and never gives: only tables, buckets and
+    actions are narrowed here, so that it is short, and where in the bucket is left to the role's own policy. None when
+    it is longer than Glue takes; then the role's own policy holds alone.
     """
-    role: Role = "job" if mutates else "job-read-only"
-    whole = policy(
-        role,
-        tables=tables,
-        partition=partition,
-        region=region,
-        account=account,
-        bucket=bucket,
-        control_table=control_table,
-        places=places,
-    )
-    text = json.dumps({**whole, "Statement": _merged(whole["Statement"])}, separators=(",", ":"))
+    scope = Scope(tuple(tables), partition, region, account, bucket, control_table=control_table, places=tuple(places))
+    grants = grants_of("job" if mutates else "job-read-only")
+    statements = [
+        _allow(_actions(grants, "table", "index"), scope.arns("table") + scope.arns("index")),
+        _allow(_actions(grants, "control table"), scope.arns("control table")),
+        _allow(_actions(grants, "script", "wheel", "job folder", "result"), scope.folders()),
+        _allow(_actions(grants, "log group", "log stream"), ["*"]),
+    ]
+    text = json.dumps({"Version": VERSION, "Statement": statements}, separators=(",", ":"))
     return text if len(text) <= SESSION_POLICY_CHARACTERS else None
 
 
-def _merged(statements: Iterable[Document]) -> list[Document]:
-    """The same in fewer characters: no names, and one statement for each set of actions."""
-    resources: dict[tuple[str, ...], list[str]] = {}
-    for each in statements:
-        resources.setdefault(tuple(each["Action"]), []).extend(each["Resource"])
-    return [{"Effect": "Allow", "Action": list(actions), "Resource": arns} for actions, arns in resources.items()]
+def _actions(grants: Iterable[Grant], *resources: Resource) -> list[str]:
+    return sorted({grant.action for grant in grants if set(grant.on) & set(resources)})
+
+
+def _allow(actions: list[str], arns: list[str]) -> Document:
+    return {"Effect": "Allow", "Action": actions, "Resource": arns}

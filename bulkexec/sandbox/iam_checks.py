@@ -83,7 +83,10 @@ def _dynamodb(operation: str, body: Body, home: Home) -> Iterator[Check]:
         for name in body["RequestItems"]:
             yield Check(f"dynamodb:{operation}", _table(name, home))
     else:
-        yield Check(f"dynamodb:{operation}", _named_table(body, home))
+        arn = _named_table(body, home)
+        yield Check(f"dynamodb:{operation}", arn)
+        if operation == "CreateTable" and body.get("Tags"):
+            yield Check("dynamodb:TagResource", arn)
 
 
 def statements(body: Body) -> list[str]:
@@ -120,7 +123,10 @@ def _table(name: str, home: Home) -> str:
 
 def _glue(operation: str, body: Body, home: Home) -> Iterator[Check]:
     name = body.get("JobName") or body.get("Name")
-    yield Check(f"glue:{operation}", body.get("ResourceArn") or (home.arn("glue", f"job/{name}") if name else "*"))
+    arn = body.get("ResourceArn") or (home.arn("glue", f"job/{name}") if name else "*")
+    yield Check(f"glue:{operation}", arn)
+    if operation == "CreateJob" and body.get("Tags"):
+        yield Check("glue:TagResource", arn)
     role = (body if operation == "CreateJob" else body.get("JobUpdate", {})).get("Role")
     if role:
         arn = role if role.startswith("arn:") else f"arn:aws:iam::{home.account}:role/{role}"
@@ -138,10 +144,22 @@ def _logs(operation: str, body: Body, home: Home) -> Iterator[Check]:
     elif stream and operation in ("CreateLogStream", "PutLogEvents", "GetLogEvents", "DeleteLogStream"):
         yield Check(f"logs:{operation}", home.arn("logs", f"log-group:{group}:log-stream:{stream}"))
     else:
-        yield Check(f"logs:{operation}", body.get("resourceArn") or home.arn("logs", f"log-group:{group}"))
+        # A refusal names a group in this way, so a grant on the group's ARN needs :* behind it.
+        yield Check(f"logs:{operation}", body.get("resourceArn") or home.arn("logs", f"log-group:{group}:log-stream:"))
 
 
-_JSON: dict[str, Callable[[str, Body, Home], Iterator[Check]]] = {"dynamodb": _dynamodb, "glue": _glue, "logs": _logs}
+def _servicequotas(operation: str, body: Body, home: Home) -> Iterator[Check]:
+    code = body.get("QuotaCode")
+    arn = home.arn("servicequotas", f"{body.get('ServiceCode')}/{code}") if code else "*"
+    yield Check(f"servicequotas:{operation}", arn)
+
+
+_JSON: dict[str, Callable[[str, Body, Home], Iterator[Check]]] = {
+    "dynamodb": _dynamodb,
+    "glue": _glue,
+    "logs": _logs,
+    "servicequotas": _servicequotas,
+}
 
 
 # -- S3, IAM and STS ---------------------------------------------------------------------------------------------
@@ -174,3 +192,5 @@ def _query(request: Request, home: Home) -> Iterator[Check]:
             request.service, request.method, request.path, {}, b"", parameters, home.region, home.account
         )
     yield Check(f"{request.service}:{request.operation}", arn)
+    if request.operation == "CreateRole" and "Tags.member.1.Key" in parameters:
+        yield Check("iam:TagRole", arn)

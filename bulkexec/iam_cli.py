@@ -1,0 +1,62 @@
+"""`bulkexec iam`: which permissions whom, as policy documents."""
+
+import click
+
+from bulkexec.iam import GRANTS, ROLES, Grant, Role, partition_of, policy
+
+
+@click.group(name="iam")
+def iam() -> None:
+    """Which permissions bootstrap, the caller and the Glue job need, as policy documents."""
+
+
+def _list(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in (text or "").split(","))))
+
+
+@iam.command()
+@click.argument("role", type=click.Choice(ROLES))
+@click.option("--tables", metavar="NAME,…", callback=_list, help="Only these tables, by name or ARN; all if left out.")
+@click.option("--account", default="ACCOUNT", help="Twelve digits; a word to replace if left out.")
+@click.option("--region", default="REGION", help="AWS region; a word to replace if left out.")
+@click.option("--bucket", default="", help="The bucket, if it is not the one that bootstrap makes.")
+@click.option("--results", metavar="S3-URI,…", callback=_list, help="Further places where results may be written.")
+@click.option(
+    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json: only the document."
+)
+def show(
+    role: Role, tables: tuple[str, ...], account: str, region: str, bucket: str, results: tuple[str, ...], output: str
+) -> None:
+    """Print the policy document of a role; as text, with the reason for each action.
+
+    \b
+    bulkexec iam show caller --tables orders-prod --account 111122223333 --region eu-west-1 --output json
+    """
+    import json
+
+    document = policy(
+        role,
+        tables=tables,
+        partition=partition_of(region),
+        region=region,
+        account=account,
+        bucket=bucket,
+        places=results,
+    )
+    click.echo(json.dumps(document, indent=2))
+    if output == "text":
+        click.echo("\nWhy:")
+        for line in reasons(role):
+            click.echo(f"  {line}")
+
+
+def reasons(role: Role) -> list[str]:
+    """A line for each action of a role."""
+    mine = [grant for grant in GRANTS if role in grant.roles]
+    width = max(len(grant.action) for grant in mine)
+    return [f"{grant.action:<{width}}  {_reason(grant)}" for grant in mine]
+
+
+def _reason(grant: Grant) -> str:
+    on = f"{', '.join(grant.on)}: " if grant.on != ("anything",) else ""
+    return f"{on}{grant.why}" + (f" (without: {grant.without})" if grant.without else "")
