@@ -1,4 +1,4 @@
-"""Filters: SQL or a raw expression in; FilterExpression, KeyConditionExpression, ConditionExpression and PartiQL out.
+"""Filters: SQL, clauses or raw in; FilterExpression, KeyConditionExpression, ConditionExpression and PartiQL out.
 
 `docs/filters.md` describes the language. Every name is aliased, so no attribute's name can be one too many (a reserved
 word, a dot, any script), and every value is bound, so none can be read as anything else.
@@ -14,6 +14,8 @@ from typing import Any
 
 from bulkexec.errors import BadFilter
 from bulkexec.model import Expression, KeyAttribute, Statement
+from bulkexec.where.clauses import as_of_node, clause, conjunction, parse_clause, search_node
+from bulkexec.where.evaluate import matches
 from bulkexec.where.keys import check_keys, guard_of, split_key
 from bulkexec.where.notes import notes
 from bulkexec.where.render import Aliases, ExpressionWriter, StatementWriter
@@ -56,15 +58,21 @@ __all__ = [
     "Path",
     "Size",
     "Value",
+    "as_of_node",
+    "clause",
     "compile_filter",
     "compile_key_condition",
     "compile_statement",
+    "conjunction",
     "from_raw",
     "guard_of",
+    "matches",
     "merge",
     "notes",
+    "parse_clause",
     "parse_where",
     "project",
+    "search_node",
     "split_key",
 ]
 

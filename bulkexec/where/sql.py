@@ -1,7 +1,7 @@
 """SQL text to the expression tree. Only this and `where.tokens` know sqlglot, which splits and nests the text."""
 
 import base64
-from typing import NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
@@ -37,6 +37,12 @@ _OPERATORS: dict[type, Operator] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp
 _FLIPPED: dict[Operator, Operator] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
+class _Parser(Parser):  # type: ignore[misc]  # sqlglot has no types for mypy here
+    """Takes `list[0]` and `array[0]` for an element of an attribute of that name, not for a literal."""
+
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}
+
+
 def parse(text: str) -> Node:
     """The tree of a filter in SQL syntax. Raises BadFilter with a sentence on what, where and what to do."""
     if not text.strip():
@@ -45,7 +51,7 @@ def parse(text: str) -> Node:
         )
     tokens = Preparation(text).run()
     try:
-        (tree,) = Parser().parse_into(exp.Condition, tokens, text)
+        (tree,) = _Parser().parse_into(exp.Condition, tokens, text)
     except ParseError as error:
         raise _unreadable(text, tokens, error) from None
     return _node(tree)

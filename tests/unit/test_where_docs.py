@@ -7,16 +7,22 @@ import pytest
 
 from bulkexec.errors import BadFilter
 from bulkexec.model import KeyAttribute
-from bulkexec.where import compile_filter, compile_key_condition, parse_where, split_key
+from bulkexec.where import compile_filter, compile_key_condition, parse_clause, parse_where, split_key
 
 PAGE = (Path(__file__).parents[2] / "docs" / "filters.md").read_text(encoding="utf-8")
 EXAMPLES = [line for block in re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+CLAUSES = [line for block in re.findall(r"```clause\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 REFUSED = re.findall(r"^\| `(.+?)` \|", PAGE, re.MULTILINE)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_example_compiles(example: str) -> None:
     assert compile_filter(parse_where(example)).text
+
+
+@pytest.mark.parametrize("example", CLAUSES)
+def test_clause_compiles(example: str) -> None:
+    assert compile_filter(parse_clause(example)).text
 
 
 @pytest.mark.parametrize("example", REFUSED)
@@ -35,4 +41,5 @@ def test_example_of_a_pinned_key() -> None:
 
 def test_the_page_has_examples() -> None:
     assert len(EXAMPLES) > 40
+    assert len(CLAUSES) > 15
     assert len(REFUSED) > 15

@@ -40,6 +40,8 @@ WORDS = [
     "a -- b",
     "😀",
     "missing",
+    "list",
+    "ARRAY",
     "#n0",
 ]
 NAMES = st.sampled_from(WORDS) | st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=5)
