@@ -22,6 +22,7 @@ from bulkexec.model import Counts, Plan, Report
 from bulkexec.runtimes.assembly import first_failures, total
 from bulkexec.runtimes.deployment import OUTPUT_LOGS, Deployment, OtherVersion, find_deployment
 from bulkexec.runtimes.live_tail import LogTail
+from bulkexec.runtimes.narrowing import TOO_LONG, session_policy
 from bulkexec.runtimes.patience import AWS_ERRORS, Patience, transient, unclear
 from bulkexec.runtimes.wheel import command_wheel, own_wheel
 from bulkexec.s3 import Location, Objects
@@ -59,6 +60,7 @@ class GlueRuntime:
         self._starter = session.client("glue", region_name=deployment.region, config=START_CONFIG)
         self._control = ControlTable(session, deployment.region, deployment.control_table, config=CLIENT_CONFIG)
         self._objects = Objects(session, deployment.region)
+        self._remarks: list[str] = []
 
     # -- start ---------------------------------------------------------------------------------------------------
 
@@ -128,9 +130,11 @@ class GlueRuntime:
             "--region": self.deployment.region,
             "--additional-python-modules": ",".join(self._modules(plan)),
         }
+        policy = session_policy(plan, self.deployment)
+        self._remarks = [] if policy else [TOO_LONG]
         for attempt in range(START_ATTEMPTS):
             try:
-                return self._start_once(arguments)
+                return self._start_once(arguments, policy)
             except AWS_ERRORS as error:
                 if not transient(error):
                     raise
@@ -145,9 +149,10 @@ class GlueRuntime:
             "StartJobRun gave no answer", state=f"a run may have been started: bulkexec attach {job_id}"
         ) from last
 
-    def _start_once(self, arguments: dict[str, str]) -> str:
+    def _start_once(self, arguments: dict[str, str], policy: str | None) -> str:
+        narrowed = {"ExecutionRoleSessionPolicy": policy} if policy else {}
         try:
-            answer = self._starter.start_job_run(JobName=self.deployment.job_name, Arguments=arguments)
+            answer = self._starter.start_job_run(JobName=self.deployment.job_name, Arguments=arguments, **narrowed)
         except self._starter.exceptions.ConcurrentRunsExceededException as error:
             raise errors.Refused(
                 "all concurrent runs of the Glue job are in use", fix="wait for one to end, then try again"
@@ -203,6 +208,8 @@ class GlueRuntime:
         Errors that pass are waited out. Any other one is raised and says that the job goes on. Raises
         `errors.UnknownJob` when no Glue run was ever started for this run of the job.
         """
+        for remark in self._remarks:
+            say(remark)
         patience, ended = Patience(_goes_on(run)), ""
         run = self._started(run, patience)
         while run.id != ended:
