@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 AsCaller = Callable[["Terminal", Callable[[Any], Any], str | None, str | None], Any]
 """(terminal, work, profile, region): does the work as that caller; a user's error ends the process with its code."""
 
-NAMES = ("bootstrap", "teardown")
+NAMES = ("bootstrap", "doctor", "teardown")
 
 
 def command(name: str, as_caller: AsCaller) -> click.Command:
@@ -128,7 +128,7 @@ def _change(
         terminal.say(f"  {_DONE[step.action]:<8} {step.what:<14} {step.name}{_why(step)}")
         done.append(step)
     terminal.say()
-    terminal.say(f"DONE  {name}")
+    terminal.say(f"DONE  {name}" + ("   bulkexec doctor looks whether all is well" if name == "bootstrap" else ""))
     _document(terminal, site, name, [*done, *(step for step in steps if step.act is None)])
 
 

@@ -27,6 +27,7 @@ from bulkexec.runtimes.steps import TAG, TAG_VALUE, TAGS, Site, Step, looked_at
 from bulkexec.s3 import Location, Objects
 
 TTL_ATTRIBUTE = "expires_at"
+LOG_GROUP = "log group"
 ROLE_SECONDS, ROLE_PAUSE_SECONDS = 60.0, 3.0
 """A new role is known to Glue some seconds after IAM has made it."""
 
@@ -49,13 +50,13 @@ def plan(site: Site, wishes: Wishes) -> list[Step]:
     """
     job = find_job(site)
     bucket = wishes.bucket or bucket_of(job) or default_bucket(site)
-    role_arn, role_steps = JobRole(site, wishes.role or _role_of(job), bucket).steps()
+    role_arn, role_steps = JobRole(site, wishes.role or role_of(job), bucket).steps()
     return [
         *Bucket(site, bucket).steps(named=bucket != default_bucket(site)),
-        *_table_steps(site),
+        *table_steps(site),
         *role_steps,
-        *(step for group in (OUTPUT_LOGS, ERROR_LOGS) for step in _log_group_steps(site, group)),
-        *_code_steps(site, bucket),
+        *(step for group in (OUTPUT_LOGS, ERROR_LOGS) for step in _log_steps(site, group)),
+        *code_steps(site, bucket),
         _job_step(site, job, definition(bucket, role_arn, _shape(job, wishes))),
     ]
 
@@ -81,7 +82,7 @@ def bucket_of(job: dict[str, Any] | None) -> str | None:
     return Location.parse(place).bucket if place.startswith("s3://") else None
 
 
-def _role_of(job: dict[str, Any] | None) -> str | None:
+def role_of(job: dict[str, Any] | None) -> str | None:
     """The role of somebody else that a job uses now."""
     role: str | None = (job or {}).get("Role")
     return role if role and role.rsplit("/", 1)[-1] != ROLE_NAME else None
@@ -100,7 +101,8 @@ def _shape(job: dict[str, Any] | None, wishes: Wishes) -> JobShape:
 # -- control table -----------------------------------------------------------------------------------------------
 
 
-def _table_steps(site: Site) -> list[Step]:
+def table_steps(site: Site) -> list[Step]:
+    """The control table and its TTL. Raises `errors.BadArgument` for another table of that name."""
     client, what = site.client("dynamodb"), "control table"
     try:
         facts = client.describe_table(TableName=CONTROL_TABLE)["Table"]
@@ -133,26 +135,31 @@ def _ttl_step(client: Any, what: str) -> Step:
 # -- log groups --------------------------------------------------------------------------------------------------
 
 
-def _log_group_steps(site: Site, name: str) -> list[Step]:
-    """Made only so that the log of the first run can be followed; a retention that was chosen stays (case C123)."""
-    client, what = site.client("logs"), "log group"
-    make = partial(_make_log_group, client, name)
+def log_steps(site: Site, name: str) -> list[Step]:
+    """A log group is made only so that the first run can be followed; a retention that was chosen stays (C123)."""
+    client = site.client("logs")
 
     def look() -> list[Step]:
         found = client.describe_log_groups(logGroupNamePrefix=name)["logGroups"]
         there = [group for group in found if group["logGroupName"] == name]
         if not there:
-            return [Step("make", what, name, "never expires", make, optional=True)]
+            return [_new_log_group(site, name, "never expires")]
         days = there[0].get("retentionInDays")
-        return [Step("keep", what, name, f"kept {days} days, as it is" if days else "never expires, as it is")]
+        return [Step("keep", LOG_GROUP, name, f"kept {days} days, as it is" if days else "never expires, as it is")]
 
-    # Making it needs no look at the others, so a denied look is no reason to leave it out (case C093).
+    return looked_at(LOG_GROUP, name, look)
+
+
+def _log_steps(site: Site, name: str) -> list[Step]:
+    """The same where it may not be looked at: to make it, no look is needed (case C093)."""
     return [
-        Step("make", what, name, "if it is missing: the list may not be read", make, optional=True)
-        if step.action == "warning"
-        else step
-        for step in looked_at(what, name, look)
+        _new_log_group(site, name, "if it is missing; the list may not be read") if step.action == "warning" else step
+        for step in log_steps(site, name)
     ]
+
+
+def _new_log_group(site: Site, name: str, details: str) -> Step:
+    return Step("make", LOG_GROUP, name, details, partial(_make_log_group, site.client("logs"), name), optional=True)
 
 
 def _make_log_group(client: Any, name: str) -> None:
@@ -165,7 +172,8 @@ def _make_log_group(client: Any, name: str) -> None:
 # -- code and job ------------------------------------------------------------------------------------------------
 
 
-def _code_steps(site: Site, bucket: str) -> list[Step]:
+def code_steps(site: Site, bucket: str) -> list[Step]:
+    """What the job runs, by the hash of its content; nothing for what is there."""
     objects = Objects(site.session, site.region)
     content = (
         ("script", script_place(bucket), job_script),

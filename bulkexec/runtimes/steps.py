@@ -13,6 +13,9 @@ from bulkexec.describe import CLIENT_CONFIG, user_errors
 TAG, TAG_VALUE = "bulkexec", "deployment"
 """What bootstrap has made carries this tag, and teardown removes nothing that does not."""
 
+UNSEEN = "cannot be checked: "
+"""How the details of a step begin that stands for what the caller may not look at."""
+
 Action = Literal["make", "mend", "keep", "remove", "warning"]
 
 
@@ -95,7 +98,7 @@ def looked_at(what: str, name: str, look: Callable[[], list[Step]]) -> list[Step
     except botocore.exceptions.ClientError as error:
         if not denied(error):
             raise
-        return [Step("warning", what, name, f"cannot be checked: {error.operation_name} is denied, left as it is")]
+        return [Step("warning", what, name, f"{UNSEEN}{error.operation_name} is denied")]
 
 
 def denied(error: botocore.exceptions.ClientError) -> bool:
