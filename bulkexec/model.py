@@ -238,6 +238,17 @@ class SegmentRecord:
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """One way to run the same work: where, how long it takes and what it costs. `chosen` is the one that is planned."""
+
+    runtime: str
+    seconds: tuple[float, float] | None
+    usd: tuple[float, float] | None
+    note: str = ""
+    chosen: bool = False
+
+
+@dataclass(frozen=True)
 class Estimate:
     """What a run is expected to read, write and cost. Ranges are (low, high); None is "not known".
 
@@ -260,17 +271,6 @@ class Estimate:
     sampled: str = ""
     alternatives: tuple[Alternative, ...] = ()
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Alternative:
-    """One way to run the same work: where, how long it takes and what it costs. `chosen` is the one that is planned."""
-
-    runtime: str
-    seconds: tuple[float, float] | None
-    usd: tuple[float, float] | None
-    note: str = ""
-    chosen: bool = False
 
 
 @dataclass(frozen=True)
