@@ -197,7 +197,7 @@ def _local_results(caller: Caller, plan: Plan, job_id: str) -> Plan:
     if plan.options.results or not load(plan.command).keeps_rows:
         return plan
     try:
-        deployment = find_deployment(caller.session, plan.work.scope.table.region)
+        deployment = find_deployment(caller.session, plan.work.scope.table.region, stale_too=True)
     except errors.BulkexecError:
         return plan
     return plan.with_options(results=results_folder(f"s3://{deployment.bucket}/{layout.RESULTS}", job_id))

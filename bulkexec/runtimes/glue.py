@@ -20,7 +20,7 @@ from bulkexec.cursor import Cursor
 from bulkexec.describe import CLIENT_CONFIG, user_errors
 from bulkexec.model import Counts, Plan, Report
 from bulkexec.runtimes.assembly import first_failures, total
-from bulkexec.runtimes.deployment import OUTPUT_LOGS, Deployment, OtherVersion, find_deployment
+from bulkexec.runtimes.deployment import OUTPUT_LOGS, Deployment, find_deployment, require_fresh
 from bulkexec.runtimes.live_tail import LogTail
 from bulkexec.runtimes.narrowing import TOO_LONG, session_policy
 from bulkexec.runtimes.patience import AWS_ERRORS, Patience, transient, unclear
@@ -68,8 +68,10 @@ class GlueRuntime:
         """Start a run of the job, new or continued.
 
         Raises `errors.TableLocked` while another job changes the table, or when another client has just started the
-        next run of this one. After an error the table is free and the job as it was before.
+        next run of this one, and `errors.NotDeployed` when the deployment is stale. After an error the table is free
+        and the job as it was before.
         """
+        require_fresh(self.deployment)
         with user_errors("submit the job"):
             before = self._control.job(job_id)
             job = self._next(plan, job_id, before)
@@ -354,9 +356,8 @@ def open_job(session: boto3.Session, job_id: str) -> tuple[GlueRuntime, Plan, Jo
     if not JOB_ID.fullmatch(job_id):
         raise errors.UnknownJob(f"{job_id[:40]!r} is not the id of a job")
     try:
-        deployment = find_deployment(session, session.region_name)
-    except OtherVersion:
-        raise
+        # A job that runs can be followed, slowed and stopped after an upgrade of the client; only a start needs more.
+        deployment = find_deployment(session, session.region_name, stale_too=True)
     except errors.NotDeployed as error:
         raise _nowhere(job_id, error.message) from error
     runtime = GlueRuntime(session, deployment)
