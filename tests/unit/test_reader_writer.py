@@ -1,89 +1,43 @@
 """Requests as DynamoDB's own model has them; writes seen through until each is acknowledged or accounted for."""
 
-import random
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import botocore.session
 import msgspec
 import pytest
-from botocore.validate import ParamValidator
 
 from bulkexec import errors
-from bulkexec.model import Expression, KeyAttribute, Scope, Segment, Statement, Table, Work
+from bulkexec.model import Expression, Scope, Segment, Work
 from bulkexec.reader import Reader
-from bulkexec.wire import Fault, Refusals, Retry, Retrying
-from bulkexec.writer import Outcome, Writer
+from bulkexec.wire import Fault
+from bulkexec.writer import Outcome
 from bulkexec.writes import Delete, Put
-
-KEYS = (KeyAttribute("key", "S"), KeyAttribute('so"rt', "B"))
-TABLE = Table("orders", "arn:orders", "eu-west-1", "1", KEYS, "ACTIVE", 10, 5000, "on-demand")
-FILTER = Expression("#n0 = :v0", {"#n0": "hash"}, {":v0": {"B": "AP8="}})
-PINNED = Expression("#k0 = :k0", {"#k0": "key"}, {":k0": {"S": "a"}})
-GUARD = Statement('"hash" = ?', ({"B": "AP8="},))
-PLAIN = Work(Scope(TABLE))
-GUARDED = Work(Scope(TABLE, filter=FILTER, guard=FILTER, guard_statement=GUARD), guarded=True)
-MODEL = botocore.session.get_session().get_service_model("dynamodb")
-THROTTLED = {"Error": {"Code": "ProvisionedThroughputExceeded", "Message": "slow"}}
-REFUSED = {"Error": {"Code": "ConditionalCheckFailed", "Message": "changed"}}
-
-Request = tuple[str, dict[str, Any]]
-Script = dict[str, Any] | Fault | Callable[[dict[str, Any]], Any]
-
-
-class ScriptedWire:
-    """Stands at the seam: holds each request against the service model, then gives the next scripted answer."""
-
-    def __init__(self, *answers: Script) -> None:
-        self.answers, self.asked = list(answers), []  # type: tuple[list[Script], list[Request]]
-
-    def call(self, operation: str, body: bytes) -> bytes:
-        request = msgspec.json.decode(body)
-        report = ParamValidator().validate(request, MODEL.operation_model(operation).input_shape)
-        assert not report.has_errors(), report.generate_report()
-        self.asked.append((operation, request))
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        answer = answer(request) if callable(answer) else answer
-        if isinstance(answer, Fault):
-            raise Fault(answer.code, answer.message, status=answer.status)
-        return msgspec.json.encode(answer)
-
-    @property
-    def operations(self) -> list[str]:
-        return [operation for operation, _ in self.asked]
-
-
-def calls(wire: ScriptedWire, deadline_seconds: float = 60.0) -> Retrying:
-    now = [0.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    return Retrying(
-        wire, Refusals("orders", "eu-west-1"), Retry(deadline_seconds, lambda: now[0], sleep, random.Random(1))
-    )
+from tests.unit.scripted import (
+    FILTER,
+    GUARDED,
+    PINNED,
+    PLAIN,
+    REFUSED,
+    TABLE,
+    THROTTLED,
+    Script,
+    ScriptedWire,
+    calls,
+    decoded,
+    key,
+    responses,
+    there,
+    unprocessed,
+    writer,
+)
 
 
 def read(wire: ScriptedWire, work: Work, start: bytes | None = None, limit: int | None = None) -> Any:
     return Reader(calls(wire), work).page(Segment(3, 8), start, limit, lambda *_: None, lambda: False)
 
 
-def writer(wire: ScriptedWire, work: Work, sequential: bool = False) -> Writer:
-    through = calls(wire)
-    return Writer(through, work, sequential, through.retry)
-
-
-def key(number: int) -> dict[str, Any]:
-    return {"key": {"S": f"ä{number}"}, 'so"rt': {"B": "AP8="}}
-
-
 def deletes(count: int) -> list[Delete]:
     return [Delete(msgspec.Raw(msgspec.json.encode(key(number)))) for number in range(count)]
-
-
-def decoded(raws: list[msgspec.Raw]) -> list[Any]:
-    return [msgspec.json.decode(raw) for raw in raws]
 
 
 def write(wire: ScriptedWire, work: Work, count: int, throttled: list[Any] | None = None, **more: bool) -> Outcome:
@@ -166,20 +120,6 @@ def test_an_empty_page_with_a_key_is_not_the_end() -> None:
 # Plain batches
 
 
-def capacity(units: float) -> list[dict[str, Any]]:
-    return [{"TableName": "orders", "CapacityUnits": units}]
-
-
-def unprocessed(keep: int, units: float = 1.0) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Acknowledge all but the last `keep` requests."""
-
-    def answer(request: dict[str, Any]) -> dict[str, Any]:
-        left = request["RequestItems"]["orders"][-keep:] if keep else []
-        return {"UnprocessedItems": {"orders": left} if left else {}, "ConsumedCapacity": capacity(units)}
-
-    return answer
-
-
 def test_unprocessed_items_are_sent_again_until_there_are_none() -> None:
     # case C065 C069
     wire, throttled = ScriptedWire(unprocessed(20, 5), unprocessed(20, 0), unprocessed(3, 17), unprocessed(0, 3)), []
@@ -221,10 +161,6 @@ def test_a_denied_batch_ends_the_run() -> None:
 
 
 # Statements
-
-
-def responses(*each: dict[str, Any], units: float = 1.0) -> dict[str, Any]:
-    return {"Responses": list(each), "ConsumedCapacity": capacity(units)}
 
 
 def test_a_guarded_delete_names_the_key_and_binds_every_value() -> None:
@@ -305,10 +241,6 @@ def test_what_goes_on_slowly_is_not_given_up(work: Work) -> None:
 
 
 # Lost answers
-
-
-def there(*items: dict[str, Any]) -> dict[str, Any]:
-    return {"Responses": {"orders": list(items)}, "UnprocessedKeys": {}}
 
 
 @pytest.mark.parametrize(
