@@ -23,25 +23,22 @@ _NULL_TYPE = msgspec.Raw(b'{"S":"NULL"}')
 
 
 class BatchWrite:
-    """BatchWriteItem on one table. An entry is one request of it, and also what UnprocessedItems gives back."""
+    """BatchWriteItem on one table. What stands between two writes is always the same, so a body is one join."""
 
     def __init__(self, table: str, capacity: str = "TOTAL") -> None:
         self._begin = b'{"RequestItems":{' + _encode(table) + b":["
-        self._end = b']},"ReturnConsumedCapacity":%b}' % _encode(capacity)
+        self._end = b'}}]},"ReturnConsumedCapacity":%b}' % _encode(capacity)
 
-    def body(self, entries: Iterable[bytes | msgspec.Raw]) -> bytes:
-        """The request for at most 25 entries."""
-        return self._begin + b",".join(entries) + self._end
+    def puts(self, writes: Iterable[Put]) -> bytes:
+        """The request for 1 to 25 puts."""
+        return self._joined(b'{"PutRequest":{"Item":', [write.item for write in writes])
 
-    @staticmethod
-    def entries(writes: Iterable[Delete | Put]) -> list[bytes]:
-        """The entry of each write."""
-        return [
-            b'{"DeleteRequest":{"Key":%b}}' % write.key
-            if isinstance(write, Delete)
-            else b'{"PutRequest":{"Item":%b}}' % write.item
-            for write in writes
-        ]
+    def deletes(self, writes: Iterable[Delete]) -> bytes:
+        """The request for 1 to 25 deletes."""
+        return self._joined(b'{"DeleteRequest":{"Key":', [write.key for write in writes])
+
+    def _joined(self, opening: bytes, raw: Sequence[msgspec.Raw]) -> bytes:
+        return self._begin + opening + (b"}}," + opening).join(raw) + self._end
 
 
 class _Shape(NamedTuple):

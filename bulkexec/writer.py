@@ -140,9 +140,8 @@ class Writer:
         """BatchWriteItem until nothing is unprocessed."""
         attempts, pending = self.retry.start(), writes
         while True:
-            entries = self._batch.entries(cast(Sequence[Delete | Put], pending))
             try:
-                content, _ = self.calls.attempt("BatchWriteItem", self._batch.body(entries), on_throttle)
+                content, _ = self.calls.attempt("BatchWriteItem", self._body(pending), on_throttle)
             except Fault as fault:
                 self._buckets.refused_whole(
                     fault, pending, lambda half: self._by_batch(half, on_throttle, outcome), outcome
@@ -160,6 +159,11 @@ class Writer:
             if not attempts.wait():
                 self._buckets.fail(pending, EXHAUSTED, "still unprocessed at the retry deadline", outcome)
                 return
+
+    def _body(self, writes: Sequence[Write]) -> bytes:
+        if isinstance(writes[0], Put):
+            return self._batch.puts(cast(Sequence[Put], writes))
+        return self._batch.deletes(cast(Sequence[Delete], writes))
 
     def _left(self, writes: Sequence[Write], unprocessed: Sequence[Request], outcome: Outcome) -> Sequence[Write]:
         """The writes that came back unprocessed; the others are acknowledged."""

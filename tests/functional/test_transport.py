@@ -74,7 +74,7 @@ def raw_items(count: int) -> list[Any]:
 
 def put_all(caller: Caller, table: Table, items: list[Any]) -> None:
     batch = BatchWrite(table.name)
-    bodies = [batch.body(batch.entries(map(Put, items[at : at + 25]))) for at in range(0, len(items), 25)]
+    bodies = [batch.puts(map(Put, items[at : at + 25])) for at in range(0, len(items), 25)]
     with ThreadPoolExecutor(4) as threads:
         for answer in threads.map(lambda body: caller("BatchWriteItem", body), bodies):
             assert answer["UnprocessedItems"] == {}
@@ -113,7 +113,7 @@ def test_statements_change_and_delete_only_what_still_is_as_expected(sandbox: Sa
 def test_a_refused_request_is_an_answer(sandbox: Sandbox, table: Table) -> None:
     batch = BatchWrite(table.name)
     key = raw_items(1)[0]
-    status, content = Caller(sandbox).raw("BatchWriteItem", batch.body(batch.entries([Delete(key), Delete(key)])))
+    status, content = Caller(sandbox).raw("BatchWriteItem", batch.deletes([Delete(key), Delete(key)]))
     assert status == 400
     assert b"ValidationException" in content
 
