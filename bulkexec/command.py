@@ -5,7 +5,7 @@ Its docstring is its help (first line: what it does; then Reads / Writes / Costs
 A package adds commands through the entry-point group `bulkexec.commands`; built-in ones register the same way.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar
@@ -13,9 +13,22 @@ from typing import Any, ClassVar
 import msgspec
 
 from bulkexec import errors
-from bulkexec.model import Page, PageResult, Report, Scope, Work
+from bulkexec.model import Page, PageResult, Scope, Work
+from bulkexec.report import Report
 
 ENTRY_POINT_GROUP = "bulkexec.commands"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What would become of one item: itself as Python values before and after; `after` None: it would be let be.
+
+    `problem` says why it would fail.
+    """
+
+    before: Mapping[str, Any]
+    after: Mapping[str, Any] | None = None
+    problem: str = ""
 
 
 def argument(flag: str, text: str, *, default: Any = MISSING, choices: Iterable[str] = ()) -> Any:
@@ -33,6 +46,25 @@ class Command:
     """Past participle for the report: what happened to a processed item ("deleted")."""
     keeps_rows: ClassVar[bool] = False
     """Whether `page` returns rows that are the user's result."""
+
+    @property
+    def writes_to(self) -> str:
+        """Name or ARN of another table that puts go to; empty: they go to the one that is read."""
+        return ""
+
+    def prepare(self) -> "Command":
+        """The command with what its arguments name (a file of the user's) read into it. Called once, by the client.
+
+        Raises `errors.BadArgument`.
+        """
+        return self
+
+    def check(self, work: Work) -> None:
+        """Raises `errors.BadArgument` when the arguments do not fit the work, whose target is known now."""
+
+    def trial(self, page: Page, work: Work) -> Sequence[Change]:
+        """What the command would do to a sample of items, for people to see before anything is written."""
+        return ()
 
     def plan(self, scope: Scope) -> Work:
         """How to read the scope's pages. Raises `errors.Refused` when the arguments do not fit it."""

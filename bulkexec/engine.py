@@ -8,25 +8,23 @@ sudden death at most one checkpoint interval of each open segment is done again.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from math import inf
-from typing import Any
 
 import msgspec
 
 from bulkexec import errors
-from bulkexec.budgets import Reservation
 from bulkexec.model import Counts, Failure, Page, PageResult, Segment, SegmentRecord
+from bulkexec.outcome import Outcome
 from bulkexec.run import PREVIEW_ROWS, Cap, Checkpoints, Run, Spills
 from bulkexec.s3 import item_line
+from bulkexec.sending import Sending
 from bulkexec.wire import OnThrottle, Stopped
-from bulkexec.writer import Outcome
 from bulkexec.writes import Write
 
 __all__ = [
-    "FAILURES_KEPT",
     "IN_FLIGHT",
     "PREVIEW_ROWS",
     "Cap",
@@ -37,14 +35,12 @@ __all__ = [
     "run_segments",
 ]
 
-FAILURES_KEPT = 20
-"""Failures named in a segment's record; all of them are in S3."""
+VERSION_CONFLICT = "VersionConflict"
 ROWS_CHECKPOINT_SECONDS = 60.0
 """A command with rows checkpoints when a file is closed; a shorter interval would make many small files."""
 PAGE_SECONDS = 1.0
 """How much work at the limited rate one page should be, so that a drain and a change of rate act soon."""
 PAGE_ITEMS_LIMIT = 100_000
-LANES_A_PAGE = 8
 IN_FLIGHT = 32
 """Requests of one process that wait for their answers: at 5 ms each about what fills a core with writes."""
 
@@ -97,7 +93,8 @@ class SegmentRun:
         self._spills = run.spills(self.record)
         self._sizer = _PageSizer(run)
         self._interval = ROWS_CHECKPOINT_SECONDS if run.command.keeps_rows else run.plan.options.checkpoint_seconds
-        self._unit_guess, self._throttles, self._lock = 1.0, 0, threading.Lock()
+        self._throttles, self._lock = 0, threading.Lock()
+        self._sending = Sending(run, self._throttled)
         self._ahead: Future[Page | None] | None = None
 
     def walk(self) -> SegmentRecord:
@@ -145,12 +142,13 @@ class SegmentRun:
             counts=self.record.counts + counts,
             last_evaluated_key=(page.last_evaluated_key or b"").decode(),
             done=page.last_evaluated_key is None,
-            failures=(*self.record.failures, *outcome.failed)[:FAILURES_KEPT],
+            failures=(*self.record.failures, *result.failed, *outcome.failed)[: self._run.failures_kept],
+            conflicts=(*self.record.conflicts, *map(_conflict, outcome.conflicts))[: self._run.failures_kept],
         )
         self._run.progress(counts)
         writes = self._run.plan.mutates and not self._run.plan.options.dry_run
         self._run.cap.settle(granted, counts.handled if writes else counts.matched)
-        self._run.hope.count(outcome)
+        self._run.hope.count(counts, (*result.failed, *outcome.failed))
 
     def _count_unfinished(self, page: Page, outcome: Outcome) -> None:
         """An error ended the page: what was acknowledged counts, but the page is read again, for what is left of it."""
@@ -185,12 +183,12 @@ class SegmentRun:
         expected = self._sizer.expected_units(limit)
         if not budget.acquire(expected, lambda: self._run.stopping):
             return None
-        throttled = self._on_throttle(budget.throttled)
+        throttled = self._throttled(budget.throttled)
         page = self._run.reader.page(self._segment, start, limit, throttled, lambda: self._run.stopping)
         budget.settle(expected, page.read_units)
         return page
 
-    def _on_throttle(self, slow_down: OnThrottle) -> OnThrottle:
+    def _throttled(self, slow_down: OnThrottle) -> OnThrottle:
         def throttled(reasons: Sequence[str]) -> None:
             with self._lock:
                 self._throttles += 1
@@ -200,49 +198,9 @@ class SegmentRun:
 
     def _write(self, writes: Sequence[Write]) -> tuple[Outcome, BaseException | None]:
         """See all writes of a page through; gives what was acknowledged, and the error that ended it, if one did."""
-        total, lanes = Outcome(), self._run.lanes
         if self._run.plan.options.dry_run or not writes:
-            return total, None
-        batches = [(batch, Outcome()) for batch in self._run.writer.batches(writes)]
-        left = deque(batches)
-        if lanes is None or len(batches) == 1:
-            lanes = _Inline()
-        # A few lanes that take one batch after another: a future for each batch would cost more than the batch.
-        pending = [lanes.submit(self._send_all, left) for _ in range(min(LANES_A_PAGE, len(batches)))]
-        wait(pending)  # what is in flight must not outlive the checkpoint
-        for _, outcome in batches:
-            total.add(outcome)
-        self._unit_guess = max(1.0, _mix(self._unit_guess, total.consumed.table / len(writes)))
-        error = next((error for each in pending if (error := each.exception()) is not None), None)
-        return total, error or (Stopped() if left else None)
-
-    def _send_all(self, left: "deque[tuple[Sequence[Write], Outcome]]") -> None:
-        """Send batches until none is left. What an error or a stop leaves there was not sent."""
-        while left:
-            try:
-                batch, outcome = left.popleft()
-            except IndexError:
-                return  # another lane was faster
-            permit = self._permit(batch)
-            if permit is None:
-                left.append((batch, outcome))
-                return
-            try:
-                self._send(batch, outcome, permit)
-            except BaseException:
-                left.clear()
-                raise
-
-    def _permit(self, batch: Sequence[Write]) -> Reservation | None:
-        """Units for a batch. A page is finished once it is begun, unless it would wait for a rate that is 0."""
-        budgets = self._run.write_budget
-        return budgets.reserve(self._unit_guess * len(batch), lambda: self._run.stopping and budgets.rate <= 0)
-
-    def _send(self, batch: Sequence[Write], outcome: Outcome, permit: Reservation) -> None:
-        try:
-            self._run.writer.write(batch, self._on_throttle(self._run.write_budget.throttled), outcome)
-        finally:
-            permit.settle(outcome.consumed)
+            return Outcome(), None
+        return self._sending.page(writes)
 
     def _keep(self, result: PageResult, outcome: Outcome) -> None:
         if result.rows:
@@ -251,8 +209,11 @@ class SegmentRun:
                 self._spills.rows.add(item_line(bytes(row)) for row in result.rows)
         if outcome.skipped and self._spills.skipped is not None:
             self._spills.skipped.add(b'{"Keys":' + bytes(key) + b"}" for key in outcome.skipped)
-        if outcome.failed and self._spills.failed is not None:
-            self._spills.failed.add(_failure_line(failure) for failure in outcome.failed)
+        failed = [*result.failed, *outcome.failed]
+        if failed and self._spills.failed is not None:
+            self._spills.failed.add(_failure_line(failure) for failure in failed)
+        if outcome.conflicts and self._spills.conflicts is not None:
+            self._spills.conflicts.add(_conflict_line(key) for key in outcome.conflicts)
 
     def _counts(self, page: Page, result: PageResult, outcome: Outcome) -> Counts:
         throttled, self._throttles = self._throttles, 0
@@ -260,9 +221,10 @@ class SegmentRun:
             scanned=page.scanned,
             matched=page.matched,
             processed=outcome.processed,
-            skipped=result.skipped + len(outcome.skipped),
-            failed=len(outcome.failed),
-            read_units=page.read_units,
+            skipped=result.skipped + len(outcome.skipped) + page.missing,
+            failed=len(result.failed) + len(outcome.failed),
+            conflicts=len(outcome.conflicts),
+            read_units=page.read_units + outcome.read_units,
             write_units=outcome.units,
             throttled=throttled,
         )
@@ -271,7 +233,7 @@ class SegmentRun:
         if self.record is self._saved:
             return
         files = self._spills.rows.close_file() if self._spills.rows is not None else ()
-        for spill in (self._spills.skipped, self._spills.failed):
+        for spill in (self._spills.skipped, self._spills.failed, self._spills.conflicts):
             if spill is not None:
                 spill.close_file()
         self.record = replace(self.record, files=self.record.files + files)
@@ -279,21 +241,16 @@ class SegmentRun:
         self._saved, self._saved_at = self.record, self._run.clock()
 
 
-class _Inline(Executor):
-    """Runs what is submitted at once, in the caller's thread."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """See `Executor.submit`."""
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except BaseException as error:  # noqa: BLE001 - as every executor: the error is the future's
-            future.set_exception(error)
-        return future
-
-
 def _failure_line(failure: Failure) -> bytes:
     return msgspec.json.encode({"Keys": failure.key, "reason": failure.reason, "details": failure.details})
+
+
+def _conflict(key: msgspec.Raw) -> Failure:
+    return Failure(msgspec.json.decode(key), VERSION_CONFLICT)
+
+
+def _conflict_line(key: msgspec.Raw) -> bytes:
+    return b'{"Keys":%b,"reason":"%b"}' % (key, VERSION_CONFLICT.encode())
 
 
 def run_segment(run: Run, segment: Segment) -> SegmentRecord:

@@ -16,14 +16,16 @@ BulkexecError                 exit code 1 unless a subclass says otherwise
 │   ├── BadToken              BX111  a resume token of another operation, table or filter
 │   ├── UnknownJob            BX112  no record of that job
 │   ├── TableUnusable         BX113  the table exists but is not ACTIVE, or is not the one it was
-│   └── JobRunning            BX114  another process runs the job
+│   ├── JobRunning            BX114  another process runs the job
+│   └── CreatedAtFieldNotDeclared BX115  --as-of without a declared created_at_field
 ├── AccessDenied              BX301  IAM refused an action
 ├── RequestRejected           BX302  the service refused a request as invalid
 ├── Exhausted                 BX303  throttling or server errors outlasted every retry
 ├── JobRunFailed              BX304  the Glue job run ended in anything but SUCCEEDED
 ├── ResultMissing             BX305  the job run succeeded but left no report
 ├── Detached                  BX306  the client can no longer follow a job that goes on
-└── StateUnwritable           BX307  the file of a local job can no longer be written
+├── StateUnwritable           BX307  the file of a local job can no longer be written
+└── TooManyFailures           BX308  more items failed than --max-failures allows
 """
 
 from typing import ClassVar
@@ -147,6 +149,12 @@ class JobRunning(Refused):
     code = "BX114"
 
 
+class CreatedAtFieldNotDeclared(Refused):
+    """`as_of` says nothing while it is not known which attribute tells when an item was created."""
+
+    code = "BX115"
+
+
 class AccessDenied(BulkexecError):
     """IAM refused an action; the message names action and resource."""
 
@@ -187,3 +195,9 @@ class StateUnwritable(BulkexecError):
     """The file of a local job can no longer be written."""
 
     code = "BX307"
+
+
+class TooManyFailures(BulkexecError):
+    """More items failed than `--max-failures` allows."""
+
+    code = "BX308"

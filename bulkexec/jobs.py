@@ -4,9 +4,10 @@ from bulkexec import errors
 from bulkexec.ceilings import ResolvedRate, fetch_ceilings, resolve_rate
 from bulkexec.describe import recovery, require_recovery, require_same_table
 from bulkexec.launch import Caller, Launch, follow, in_region, job_id_of, naming, submit, walk
-from bulkexec.model import Plan, Report, Table
+from bulkexec.model import Plan, Table
 from bulkexec.pricing import fetch_prices
 from bulkexec.rate import Kind, parse_asked
+from bulkexec.report import Report
 from bulkexec.runtimes import glue, local
 from bulkexec.runtimes.deployment import Deployment
 from bulkexec.runtimes.live_rates import NewRates, change_fleet, leave
@@ -72,8 +73,8 @@ def _attached(caller: Caller, plan: Plan, job_id: str, service: glue.GlueRuntime
 def _again(caller: Caller, plan: Plan, job_id: str, deployment: Deployment | None) -> Launch:
     """The plan of a job that goes on, checked against the table as it is now."""
     table = require_same_table(caller.session, plan.work.scope.table)
-    if plan.mutates and not plan.options.dry_run:
-        require_recovery(table, recovery(caller.session, table)[0])
+    for each in plan.work.changed if plan.mutates and not plan.options.dry_run else ():
+        require_recovery(require_same_table(caller.session, each), recovery(caller.session, each)[0])
     prices = fetch_prices(caller.session, table.region, table.table_class)
     caller.terminal.say(f"RESUME  {plan.command}  {table.name}   job {job_id}   plan {plan.id}")
     return Launch(plan, prices, job_id, deployment, None)

@@ -3,26 +3,32 @@
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from secrets import token_hex
 
 import boto3
 
 from bulkexec import errors, layout
 from bulkexec.command import Command, load, restore
-from bulkexec.console import Progress, Terminal, confirm, plan_rows, say_plan, say_report
+from bulkexec.console import Progress, Terminal, confirm
 from bulkexec.cost import Prices, metered_usd
 from bulkexec.cursor import Cursor, decode_cursor, require_same
 from bulkexec.describe import user_errors, who
-from bulkexec.model import Options, Plan, Report
-from bulkexec.planning import AskedRates, Filter, Planned, make_plan, price
+from bulkexec.model import Options, Plan
+from bulkexec.plan_text import plan_rows, say_plan
+from bulkexec.planning import AskedRates, Planned, make_plan, price
+from bulkexec.preview import say_trial
+from bulkexec.report import Report
+from bulkexec.report_text import say_report
 from bulkexec.runtimes import glue, local
 from bulkexec.runtimes.assembly import THREADS
 from bulkexec.runtimes.deployment import Deployment, find_deployment
 from bulkexec.runtimes.table_lock import TableLock
-from bulkexec.s3 import Location
+from bulkexec.s3 import Location, Objects
 from bulkexec.segments import total_segments
+from bulkexec.selection import Filter
 from bulkexec.signals import DrainSignals
 
 LOCAL_BYTES = 256 * 1024 * 1024
@@ -81,7 +87,14 @@ def launch(caller: Caller, command: Command, request: Request) -> Report:
     options = replace(request.options, results=results_folder(request.options.results, job_id))
     slots = THREADS
     planned = make_plan(
-        caller.session, command, request.table, request.filter, options, slots, request.segments, request.rates
+        caller.session,
+        command,
+        request.table,
+        request.filter,
+        options,
+        slots,
+        request.segments,
+        request.rates,
     )
     if cursor is not None:
         require_same(cursor, planned.plan.fingerprint)
@@ -153,9 +166,12 @@ def _go(
     plan, continues = planned.plan, cursor is not None
     rows = plan_rows(plan, who(caller.session), f"{runs_on}{why}", planned.remarks, planned.limits, continues)
     say_plan(caller.terminal, plan, rows)
+    say_trial(caller.terminal, planned.trial, plan.work.scope.table.key_names, plan.options.dry_run)
     _gate(caller, plan, request.yes)
     begin = Launch(plan, planned.prices, job_id, deployment, cursor)
     if deployment is not None:
+        with naming(job_id):
+            begin = _with_keys_in_s3(caller.session, begin)
         return submit(caller, begin, glue.GlueRuntime(caller.session, deployment))
     return _run_local(caller, begin)
 
@@ -186,10 +202,22 @@ def _for_glue(planned: Planned, deployment: Deployment, job_id: str, request: Re
     results = plan.options.results
     if not results and load(plan.command).keeps_rows:
         results = results_folder(f"s3://{deployment.bucket}/{layout.RESULTS}", job_id)
-    segments = total_segments(
-        plan.work.scope.table.size_bytes, deployment.slots, request.segments, pinned=plan.work.scope.pinned
-    )
-    return replace(planned, plan=replace(plan.with_options(results=results), segments=segments))
+    if not plan.work.keys:
+        segments = total_segments(
+            plan.work.scope.table.size_bytes, deployment.slots, request.segments, pinned=plan.work.scope.pinned
+        )
+        plan = replace(plan, segments=segments)
+    return replace(planned, plan=plan.with_options(results=results))
+
+
+def _with_keys_in_s3(session: boto3.Session, begin: Launch) -> Launch:
+    """The list of keys goes where the job's workers can read it."""
+    plan, deployment = begin.plan, begin.deployment
+    if not plan.work.keys or plan.work.keys.startswith("s3://") or deployment is None:
+        return begin
+    place = deployment.job_folder(begin.job_id) / f"keys{'.gz' if plan.work.keys.endswith('.gz') else ''}"
+    Objects(session, deployment.region).put(place, Path(plan.work.keys).read_bytes())
+    return replace(begin, plan=replace(plan, work=replace(plan.work, keys=str(place))))
 
 
 def _local_results(caller: Caller, plan: Plan, job_id: str) -> Plan:
@@ -211,7 +239,7 @@ def _gate(caller: Caller, plan: Plan, yes: bool) -> None:
         raise errors.NotConfirmed(
             "this changes the table and nobody is there to confirm it", fix="add --yes", state="nothing written"
         )
-    if not confirm(caller.terminal, plan.work.scope.table, caller.ask):
+    if not confirm(caller.terminal, plan.work.changed[0], caller.ask):
         raise errors.NotConfirmed("not confirmed", state="nothing written")
 
 
@@ -249,14 +277,22 @@ def _run_local(caller: Caller, begin: Launch) -> Report:
 def walk(caller: Caller, begin: Launch, job: local.JobFile) -> Report:
     plan = begin.plan
     if not plan.mutates or plan.options.dry_run:
-        return _finish(caller, begin, _walk_held(caller, begin, job, None), job.after_token)
-    locks = local.state_directory().parent / "locks"
-    with TableLock(caller.session, plan.work.scope.table, job.id, locks, caller.terminal.say) as lock:
-        report = _walk_held(caller, begin, job, lock)
-    return _finish(caller, begin, report, job.after_token)
+        report = _finish(caller, begin, _walk_held(caller, begin, job, []), job.after_token)
+        local.keep_report(report)
+        return report
+    folder = local.state_directory().parent / "locks"
+    with ExitStack() as held:
+        locks = [
+            held.enter_context(TableLock(caller.session, table, job.id, folder, caller.terminal.say))
+            for table in plan.work.changed
+        ]
+        report = _walk_held(caller, begin, job, locks)
+    report = _finish(caller, begin, report, job.after_token)
+    local.keep_report(report)
+    return report
 
 
-def _walk_held(caller: Caller, begin: Launch, job: local.JobFile, lock: TableLock | None) -> Report:
+def _walk_held(caller: Caller, begin: Launch, job: local.JobFile, locks: list[TableLock]) -> Report:
     """Walk with everything held that must be. Raises `StoppedNow` on a second signal."""
     checkpoints, totals = local.FileCheckpoints(job), local.Totals()
     checkpoints.write(0.0)
@@ -265,7 +301,7 @@ def _walk_held(caller: Caller, begin: Launch, job: local.JobFile, lock: TableLoc
     signals = DrainSignals(lambda count: _drain_words(caller.terminal, count, job.id))
 
     def broken() -> errors.BulkexecError | None:
-        return lock.lost if lock is not None else None
+        return next((lock.lost for lock in locks if lock.lost is not None), None)
 
     def stop() -> bool:
         return signals.draining.is_set() or broken() is not None

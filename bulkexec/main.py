@@ -14,6 +14,11 @@ from bulkexec import __version__, errors
 if TYPE_CHECKING:
     from bulkexec.command import Command
     from bulkexec.console import Terminal
+    from bulkexec.declarations import Declarations
+
+
+ALIASES = {"update": "edit", "clone": "copy"}
+"""What other tools call these commands."""
 
 
 class Commands(click.Group):
@@ -42,7 +47,8 @@ class Commands(click.Group):
 
         if cmd_name in account_cli.NAMES:
             return account_cli.command(cmd_name, _as_caller)
-        return bulk_command(command.load(cmd_name)) if cmd_name in command.names() else None
+        name = ALIASES.get(cmd_name, cmd_name)
+        return bulk_command(command.load(name)) if name in command.names() else None
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -68,6 +74,20 @@ _ACCOUNT = [
 
 _SELECTION = [
     click.Option(["--table"], required=True, metavar="NAME-or-ARN", help="The table."),
+    click.Option(["--index"], metavar="NAME", help="Read an index instead of the table; a sparse one is shorter."),
+    click.Option(
+        ["--keys-from"], metavar="FILE-or-S3-URI", help="Take the items of these keys; a job's lists are such files."
+    ),
+    click.Option(
+        ["--filter", "clauses"],
+        multiple=True,
+        metavar="FIELD:OP:VALUE",
+        help="A clause of a filter; all must hold. eq ne lt le gt ge in btw beg ct ex nx.",
+    ),
+    click.Option(["--search"], metavar="TEXT", help="Items that have this text in a searchable field."),
+    click.Option(["--searchable"], metavar="FIELD,…", help="The searchable fields, if not declared in bulkexec.toml."),
+    click.Option(["--as-of"], metavar="MOMENT", help="Leave out what was created later; a date and time, or an epoch."),
+    click.Option(["--created-at-field"], metavar="NAME", help="The attribute --as-of compares, if not declared."),
     click.Option(["--where"], help="Filter in SQL syntax, e.g. \"status = 'EXPIRED' AND size(tags) > 2\"."),
     click.Option(["--filter-expression"], help="Filter as a DynamoDB FilterExpression."),
     click.Option(["--expression-names"], metavar="JSON", help="ExpressionAttributeNames for --filter-expression."),
@@ -109,6 +129,9 @@ _MUTATING = [
         show_default=True,
         help="Batches where conditions allow, or one request an item.",
     ),
+    click.Option(
+        ["--max-failures"], type=click.IntRange(0), metavar="N", help="Stop when more items than this have failed."
+    ),
     click.Option(["--dry-run"], is_flag=True, help="Do all but write; exact counts."),
     click.Option(["--yes"], is_flag=True, help="Do not ask for confirmation."),
 ]
@@ -118,7 +141,7 @@ _ROWS = [click.Option(["--results"], metavar="S3-URI", help="Write every match b
 
 def bulk_command(kind: "type[Command]") -> click.Command:
     """The command-line form of a bulk command: its fields, and what every bulk command has."""
-    own = [_option(each) for each in fields(kind)]
+    own = [_option(each) for each in fields(kind) if "flag" in each.metadata]
     params = [*_SELECTION, *own, *(_ROWS if kind.keeps_rows else []), *_RUNNING]
     params += [*(_MUTATING if kind.mutates else []), *_ACCOUNT]
     text = (kind.__doc__ or "").strip()
@@ -146,6 +169,8 @@ def _option(each: Any) -> click.Option:
         more["type"] = click.Choice(each.metadata["choices"])
     elif isinstance(default, bool):
         more["is_flag"] = True
+    elif isinstance(default, tuple):
+        more["multiple"] = True
     elif isinstance(default, int | float):
         more["type"] = type(default)
     if default is not MISSING:
@@ -157,28 +182,34 @@ def _runner(kind: "type[Command]") -> Any:
     def callback(**given: Any) -> None:
         from bulkexec.console import Terminal
 
-        own = {each.name: given.pop(each.name) for each in fields(kind)}
+        own = {each.name: given.pop(each.name) for each in fields(kind) if "flag" in each.metadata}
         terminal = Terminal(given["output"] == "json")
-        _finish(terminal, lambda caller: _launch(caller, kind(**own), given), given)
+        _finish(terminal, lambda caller: _launch(caller, kind, own, given), given)
 
     return callback
 
 
-def _launch(caller: Any, bulk: "Command", given: dict[str, Any]) -> Any:
+def _launch(caller: Any, kind: "type[Command]", own: dict[str, Any], given: dict[str, Any]) -> Any:
+    from bulkexec.declarations import declared, find_file
     from bulkexec.launch import Request, launch
     from bulkexec.model import Options
-    from bulkexec.planning import AskedRates, Filter
+    from bulkexec.planning import AskedRates
 
-    chosen = Filter(given["where"], given["filter_expression"], given["expression_names"], given["expression_values"])
+    known = declared(given["table"].rpartition("/")[2], find_file()).overridden(
+        created_at_field=given["created_at_field"], searchable=_names(given["searchable"])
+    )
+    # What is declared for the table stands where the command was not given it.
+    own |= {name: getattr(known, name) for name in ("version_field", "technical_prefix") if own.get(name) == ""}
     options = Options(
         max_items=given["max_items"],
         dry_run=given.get("dry_run", False),
         results=given.get("results") or "",
         strategy=given.get("strategy", "native"),
+        max_failures=given.get("max_failures"),
     )
     request = Request(
         given["table"],
-        chosen,
+        _filter(given, known),
         options,
         given["runtime"],
         given["segments"],
@@ -186,7 +217,28 @@ def _launch(caller: Any, bulk: "Command", given: dict[str, Any]) -> Any:
         given.get("yes", False),
         AskedRates(given["read_rate"], given.get("write_rate")),
     )
-    return launch(caller, bulk, request)
+    return launch(caller, kind(**own), request)
+
+
+def _filter(given: dict[str, Any], known: "Declarations") -> Any:
+    from bulkexec.selection import Filter
+
+    return Filter(
+        given["where"],
+        given["filter_expression"],
+        given["expression_names"],
+        given["expression_values"],
+        given["clauses"],
+        given["search"],
+        given["as_of"],
+        given["index"] or "",
+        given["keys_from"] or "",
+        declared=known,
+    )
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def _finish(terminal: "Terminal", work: Any, given: dict[str, Any]) -> None:

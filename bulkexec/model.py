@@ -101,6 +101,12 @@ class Scope:
     key_condition: Expression | None = None
     guard: Expression | None = None
     guard_statement: Statement | None = None
+    listed: bool = False
+
+    @property
+    def chosen(self) -> bool:
+        """Whether somebody said which items: by a filter, or one by one in a list of keys."""
+        return self.filter is not None or self.pinned or self.listed
 
     @property
     def pinned(self) -> bool:
@@ -116,7 +122,8 @@ class Work:
     `guarded` says that each delete and update goes with the scope's guard. Puts go to `target`, None is the scope's
     table. `update` is the expression that `Apply` runs. With `index` its entries are read instead of the table, and
     with `lookup` the items they belong to are then fetched. With `keys` (a file, or s3://) the items of these keys are
-    read, each once. `hidden` is the key of an item that no run sees.
+    read, each once. `hidden` is the key of an item that no run sees. `changes_source` says whether the scope's table is
+    written at all when there is a target. `selects` is the filter's tree as `where.portable` packs it.
     """
 
     scope: Scope
@@ -131,11 +138,19 @@ class Work:
     keys: str = ""
     hidden: dict[str, Any] | None = None
     descending: bool = False
+    changes_source: bool = True
+    selects: Any = None
 
     @property
     def writes_to(self) -> Table:
         """Where puts go."""
         return self.target or self.scope.table
+
+    @property
+    def changed(self) -> tuple[Table, ...]:
+        """The tables that a command which mutates changes."""
+        source = (self.scope.table,) if self.changes_source or self.target is None else ()
+        return source + ((self.target,) if self.target is not None else ())
 
 
 @dataclass(frozen=True)
@@ -149,7 +164,8 @@ class Segment:
 class Page(NamedTuple):
     """One answer of Scan or Query. `scanned` counts what was evaluated, `matched` what passed the filter.
 
-    `last_evaluated_key` is the raw JSON of the key to go on from, None at the end of the segment.
+    `last_evaluated_key` is the raw JSON of the key to go on from, None at the end of the segment. `missing` of those
+    that matched were gone when their items were fetched.
     """
 
     items: list[msgspec.Raw]
@@ -157,6 +173,7 @@ class Page(NamedTuple):
     scanned: int
     read_units: float
     last_evaluated_key: bytes | None
+    missing: int = 0
 
 
 @dataclass(frozen=True)
@@ -230,6 +247,7 @@ class SegmentRecord:
     done: bool = False
     files: tuple[DataFile, ...] = ()
     failures: tuple[Failure, ...] = ()
+    conflicts: tuple[Failure, ...] = ()
 
     @property
     def started(self) -> bool:
@@ -277,7 +295,8 @@ class Estimate:
 class Options:
     """How to run, whatever the command. Rates are units a second for the whole job, None is "no limit of ours".
 
-    `index_rates` are those of global secondary indexes, which have capacity of their own.
+    `index_rates` are those of global secondary indexes, which have capacity of their own; `write_rate` is for the table
+    that is read, `target_write_rate` for the one that puts go to where that is another.
 
     `results` is where rows go: the folder of one export (`s3://bucket/prefix/AWSDynamoDB/<id>`), or empty.
     """
@@ -290,6 +309,9 @@ class Options:
     strategy: Literal["native", "sequential"] = "native"
     checkpoint_seconds: float = 5.0
     index_rates: dict[str, float] = field(default_factory=dict)
+    target_write_rate: float | None = None
+    target_index_rates: dict[str, float] = field(default_factory=dict)
+    max_failures: int | None = None
 
 
 @dataclass(frozen=True)
@@ -322,7 +344,19 @@ class Plan:
         That is command, arguments, table with its id and keys, the filter as it was given, and whether it is a dry run.
         """
         table = self.work.scope.table
-        identity = (self.command, self.arguments, table.arn, table.id, table.keys, self.where, self.options.dry_run)
+        identity: tuple[Any, ...] = (
+            self.command,
+            self.arguments,
+            table.arn,
+            table.id,
+            table.keys,
+            self.where,
+            self.options.dry_run,
+        )
+        work = self.work
+        if work.target is not None:
+            # Only then, so that tokens of earlier versions still fit.
+            identity += (work.target.arn, work.target.id)
         return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()[:16]
 
     @property
@@ -334,52 +368,3 @@ class Plan:
     def with_options(self, **changes: Any) -> "Plan":
         """The same plan, run another way."""
         return replace(self, options=replace(self.options, **changes))
-
-
-Status = Literal["finished", "failed", "cancelled", "capped", "dry-run"]
-
-EXIT_CODES: dict[str, int] = {"finished": 0, "dry-run": 0, "failed": 1, "capped": 4, "cancelled": 130}
-
-
-@dataclass(frozen=True)
-class Report:
-    """What came of a job, cumulative over its runs. Only this comes back from one.
-
-    `results` is the folder of the rows, `folder` that of the job's plan, report and lists of skipped and failed keys.
-    """
-
-    job_id: str
-    command: str
-    table: str
-    status: Status
-    counts: Counts
-    duration_seconds: float
-    estimated_cost_usd: float | None = None
-    metered_cost_usd: float | None = None
-    cursor: str | None = None
-    results: str | None = None
-    folder: str | None = None
-    failures: tuple[Failure, ...] = ()
-    preview: tuple[str, ...] = ()
-    error: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def exit_code(self) -> int:
-        """0 finished, 1 failed, 3 finished with failed items or conflicts, 4 capped, 130 cancelled."""
-        if self.status in ("finished", "dry-run") and (self.counts.failed or self.counts.conflicts):
-            return 3
-        return EXIT_CODES[self.status]
-
-    def to_json(self) -> bytes:
-        """The report as one flat JSON object."""
-        counts = msgspec.to_builtins(self.counts)
-        whole = msgspec.to_builtins(self)
-        del whole["counts"]
-        return msgspec.json.format(msgspec.json.encode({**whole, **counts, "exit_code": self.exit_code}), indent=2)
-
-    @staticmethod
-    def from_json(data: bytes) -> "Report":
-        """The inverse of `to_json`."""
-        flat = msgspec.json.decode(data)
-        return msgspec.convert({**flat, "counts": msgspec.convert(flat, Counts)}, Report)

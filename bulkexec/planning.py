@@ -4,34 +4,23 @@ from dataclasses import dataclass, field, replace
 
 import boto3
 
-from bulkexec import errors, where
+from bulkexec import errors
 from bulkexec.ceilings import Ceilings, Load, ResolvedRate, fetch_ceilings, resolve_rate
-from bulkexec.command import Command, arguments_of
+from bulkexec.command import Change, Command, arguments_of
 from bulkexec.cost import GlueShape, Prices, estimate
-from bulkexec.describe import describe, recovery, require_recovery
-from bulkexec.model import Estimate, Options, Plan, Scope, Segment, Table, Work
+from bulkexec.describe import describe, recovery, require_recovery, user_errors
+from bulkexec.keyed import KeyReader, count_keys, key_lines, segments_for
+from bulkexec.model import Estimate, Options, Page, Plan, Segment, Table, Work
 from bulkexec.pricing import fetch_prices
 from bulkexec.reader import Reader
 from bulkexec.s3 import Location, Objects
 from bulkexec.segments import total_segments
+from bulkexec.selection import Filter, narrowed, select
 from bulkexec.wire import HttpWire, Refusals, Retrying
 
-
-@dataclass(frozen=True)
-class Filter:
-    """The filter as the user gave it: SQL, or a raw expression with its names and values as JSON objects."""
-
-    where: str | None = None
-    expression: str | None = None
-    names: str | None = None
-    values: str | None = None
-
-    @property
-    def text(self) -> str:
-        """For people and for the plan's fingerprint."""
-        if self.where is not None:
-            return self.where
-        return " ".join(part for part in (self.expression, self.names, self.values) if part)
+TRIAL_ITEMS = 10
+TRIAL_READ = 100
+"""Items evaluated for a sample of those that match."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +33,10 @@ class AskedRates:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, what the table can take, and what people should read beside the plan.
+    """A plan, what its tables can take, and what people should read beside the plan.
 
     `remarks` are on the filter; `limits` say which rates were chosen, by what, and what to know of them.
+    `trial` is what would become of a sample.
     """
 
     plan: Plan
@@ -55,30 +45,8 @@ class Planned:
     asked: AskedRates = field(default_factory=AskedRates)
     ceilings: Ceilings = field(default_factory=Ceilings)
     limits: tuple[tuple[str, str], ...] = ()
-
-
-def scope_of(table: Table, chosen: Filter) -> tuple[Scope, tuple[str, ...]]:
-    """The items a filter is about, and remarks on it. Raises `errors.BadFilter` and `errors.BadArgument`."""
-    if chosen.where is not None and chosen.expression is not None:
-        raise errors.BadArgument("--where and --filter-expression exclude each other", fix="give one of them")
-    if chosen.expression is not None:
-        raw = where.from_raw(chosen.expression, chosen.names, chosen.values)
-        return Scope(table, filter=raw, guard=raw), ()
-    if chosen.names is not None or chosen.values is not None:
-        raise errors.BadArgument("--expression-names and --expression-values go with --filter-expression")
-    if chosen.where is None:
-        return Scope(table), ()
-    node = where.parse_where(chosen.where)
-    pinned, rest = where.split_key(node, table.keys)
-    guard = where.guard_of(node, table.keys)
-    scope = Scope(
-        table,
-        filter=None if rest is None else where.compile_filter(rest, table.keys),
-        key_condition=None if pinned is None else where.compile_key_condition(pinned),
-        guard=None if guard is None else where.compile_filter(guard, table.keys),
-        guard_statement=None if guard is None else where.compile_statement(guard, table.keys),
-    )
-    return scope, where.notes(node, table.keys)
+    target_ceilings: Ceilings | None = None
+    trial: tuple[Change, ...] = ()
 
 
 def make_plan(
@@ -94,23 +62,56 @@ def make_plan(
     """Everything about a run before it starts. Raises `errors.Refused` of every kind; writes nothing."""
     _check_options(options)
     table = describe(session, table_name)
-    scope, remarks = scope_of(table, chosen)
-    work = command.plan(scope)
+    selected = select(table, chosen)
+    command = command.prepare()
+    work = narrowed(command.plan(selected.scope), selected, chosen)
+    if command.writes_to:
+        work = replace(work, target=_target(session, command.writes_to, table))
+    command.check(work)
     if command.mutates:
-        on, since = recovery(session, table)
-        if not options.dry_run:
-            require_recovery(table, on)
-        table = replace(table, recovery=on, recovery_from=since)
-        work = replace(work, scope=replace(work.scope, table=table))
-    probe(session, work)
+        work = _recoverable(session, work, options.dry_run)
+    keys = _keys(session, table, chosen.keys) if chosen.keys else None
+    change = trial(session, command, work)
     if options.results:
         Objects(session, table.region).require_writable(Location.parse(options.results))
-    segments = total_segments(table.size_bytes, slots, requested_segments, pinned=work.scope.pinned)
+    segments = _segments(table, work, slots, requested_segments, keys)
     prices = fetch_prices(session, table.region, table.table_class)
     plan = Plan(command.name, arguments_of(command), work, segments, command.mutates, options, where=chosen.text)
-    planned = Planned(plan, prices, remarks, asked, fetch_ceilings(session, table))
+    ceilings = fetch_ceilings(session, table)
+    there = None if work.target is None else fetch_ceilings(session, work.target)
+    planned = Planned(plan, prices, selected.remarks, asked, ceilings, target_ceilings=there, trial=change)
     limited(planned, None)  # a rate that is none is refused before anything else is asked or shown
     return planned
+
+
+def _segments(table: Table, work: Work, slots: int, requested: int | None, keys: int | None) -> int:
+    if keys is not None:
+        return segments_for(keys)
+    return total_segments(table.size_bytes, slots, requested, pinned=work.scope.pinned)
+
+
+def _keys(session: boto3.Session, table: Table, keys: str) -> int:
+    with user_errors(f"read {keys}"):
+        return count_keys(keys, key_lines(keys, lambda: Objects(session, table.region)), table.keys)
+
+
+def _target(session: boto3.Session, name: str, source: Table) -> Table | None:
+    """The table that puts go to; None when it is the one that is read, whatever it is called."""
+    target = describe(session, name)
+    return None if target.arn == source.arn else target
+
+
+def _recoverable(session: boto3.Session, work: Work, dry_run: bool) -> Work:
+    """The work with what is known of recovery. Raises `errors.RecoveryOff` for any table that would be changed."""
+    known = {}
+    for table in work.changed:
+        on, since = recovery(session, table)
+        if not dry_run:
+            require_recovery(table, on)
+        known[table.arn] = replace(table, recovery=on, recovery_from=since)
+    source, target = work.scope.table, work.target
+    scope = replace(work.scope, table=known.get(source.arn, source))
+    return replace(work, scope=scope, target=None if target is None else known[target.arn])
 
 
 def price(planned: Planned, glue: GlueShape | None, timeout_seconds: float | None = None) -> Planned:
@@ -135,9 +136,14 @@ def limited(planned: Planned, timeout_seconds: float | None) -> Planned:
     options, limits = replace(plan.options, read_rate=read.units_per_second), _rows("Read rate", read)
     if plan.mutates and not plan.options.dry_run:
         load = Load(units.write_units[1] if known else None, timeout_seconds)
-        write = resolve_rate(asked.write, "write", table, facts, load)
-        options = replace(options, write_rate=write.units_per_second, index_rates=dict(write.indexes))
-        limits += [row for row in _rows("Write rate", write) if row not in limits]
+        if plan.work.scope.table in plan.work.changed:
+            write = resolve_rate(asked.write, "write", table, facts, load)
+            options = replace(options, write_rate=write.units_per_second, index_rates=dict(write.indexes))
+            limits += [row for row in _rows("Write rate", write) if row not in limits]
+        if plan.work.target is not None and planned.target_ceilings is not None:
+            there = resolve_rate(asked.write, "write", plan.work.target, planned.target_ceilings, load)
+            options = replace(options, target_write_rate=there.units_per_second, target_index_rates=dict(there.indexes))
+            limits += [row for row in _rows("Target rate", there) if row not in limits]
     return replace(planned, plan=replace(plan, options=options), limits=tuple(limits))
 
 
@@ -152,11 +158,32 @@ def _check_options(options: Options) -> None:
         )
 
 
-def probe(session: boto3.Session, work: Work) -> None:
-    """Read one item the way the run will. DynamoDB itself judges the filter before anything is submitted; 0.5 units."""
+def trial(session: boto3.Session, command: Command, work: Work) -> tuple[Change, ...]:
+    """Read a little the way the run will, and try the command on it. Writes nothing; half a unit or a few.
+
+    DynamoDB itself judges the filter before anything is submitted. Raises `errors.BadFilter`, and `errors.BadArgument`
+    when the command fails on every item of the sample.
+    """
     table = work.scope.table
     calls = Retrying(HttpWire(session, table.region, 1), Refusals(table.name, table.region))
+    if work.keys:
+        lines = key_lines(work.keys, lambda: Objects(session, table.region))
+        page = KeyReader(calls, work, lines).page(Segment(0, 1), None, TRIAL_ITEMS, lambda reasons: None, lambda: False)
+        return _tried(command, page, work)
+    wanted = TRIAL_READ if type(command).trial is not Command.trial else 1
     try:
-        Reader(calls, work).page(Segment(0, 1), None, 1, lambda reasons: None, lambda: False)
+        page = Reader(calls, work).page(Segment(0, 1), None, wanted, lambda reasons: None, lambda: False)
     except errors.RequestRejected as error:
         raise errors.BadFilter(error.message, why=error.why, state="nothing written") from error
+    return _tried(command, page, work)
+
+
+def _tried(command: Command, page: Page, work: Work) -> tuple[Change, ...]:
+    changes = tuple(command.trial(page._replace(items=page.items[:TRIAL_ITEMS]), work))
+    if changes and all(change.problem for change in changes):
+        raise errors.BadArgument(
+            f"{command.name} fails on all {len(changes)} items of a sample: {changes[0].problem}",
+            fix="mend the map and try it with --dry-run",
+            state="nothing written",
+        )
+    return changes

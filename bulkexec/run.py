@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -12,12 +12,14 @@ import msgspec
 from bulkexec import errors
 from bulkexec.budgets import TableBudgets
 from bulkexec.command import Command
-from bulkexec.model import Counts, Failure, Plan, SegmentRecord
+from bulkexec.model import Counts, DataFile, Failure, Plan, SegmentRecord
 from bulkexec.rate import Limiter
-from bulkexec.reader import Reader
+from bulkexec.reader import PageSource
 from bulkexec.s3 import Spill
-from bulkexec.writer import Outcome, Writer
+from bulkexec.writer import Writer
 
+FAILURES_KEPT = 20
+"""Failures and conflicts named in a segment's record; all of them are in the job's lists."""
 PREVIEW_ROWS = 10
 PREVIEW_BYTES = 32 * 1024
 CAP_SHARES = 8
@@ -25,6 +27,20 @@ CAP_SHARES = 8
 CAP_POLL_SECONDS = 0.1
 HOPELESS_FAILURES = 100
 """So many failed writes in one process, and not one that succeeded, are not of single items (case C032)."""
+
+
+class Lines(Protocol):
+    """A growing list of JSON lines, kept in files."""
+
+    def add(self, rows: Iterable[bytes]) -> None:
+        """Append lines."""
+
+    @property
+    def full(self) -> bool:
+        """Whether a file should be closed now."""
+
+    def close_file(self) -> tuple[DataFile, ...]:
+        """Keep what was added; a checkpoint counts it from now on."""
 
 
 class Checkpoints(Protocol):
@@ -110,34 +126,58 @@ class Spills:
     """The files a segment writes: rows of the result, and keys of items that were skipped or failed."""
 
     rows: Spill | None = None
-    skipped: Spill | None = None
-    failed: Spill | None = None
+    skipped: Lines | None = None
+    failed: Lines | None = None
+    conflicts: Lines | None = None
 
     @property
     def full(self) -> bool:
         """Whether a file should be closed now."""
-        return any(spill is not None and spill.full for spill in (self.rows, self.skipped, self.failed))
+        return any(spill is not None and spill.full for spill in (self.rows, *self.lists))
+
+    @property
+    def lists(self) -> tuple[Lines | None, ...]:
+        """Those that are not the user's rows."""
+        return self.skipped, self.failed, self.conflicts
 
 
 class Hope:
-    """Ends a run in which every write fails for a reason that is not its item's. Thread-safe."""
+    """Ends a run that is not worth going on with. Thread-safe; counts for this process.
 
-    def __init__(self) -> None:
-        self._lock, self._failed, self._succeeded = threading.Lock(), 0, False
+    That is one in which every write fails, or in which more items have failed than `max_failures`.
+    """
 
-    def count(self, outcome: Outcome) -> None:
-        """Take in what became of a page's writes. Raises `errors.RequestRejected` when there is no hope left."""
+    def __init__(self, max_failures: int | None = None) -> None:
+        self._lock, self._max_failures = threading.Lock(), max_failures
+        self._failed, self._succeeded = 0, False
+
+    def count(self, counts: Counts, failures: Sequence[Failure]) -> None:
+        """Take in a page. Raises `errors.RequestRejected` without hope, `errors.TooManyFailures` past the limit."""
         with self._lock:
-            self._failed += len(outcome.failed)
-            self._succeeded = self._succeeded or outcome.processed > 0 or bool(outcome.skipped)
-            if self._failed < HOPELESS_FAILURES or self._succeeded:
-                return
-        first = outcome.failed[0] if outcome.failed else Failure({}, "failed")
-        raise errors.RequestRejected(
-            f"{self._failed} writes failed and none succeeded: {first.reason}",
-            why=first.details,
-            state="nothing written",
-        )
+            self._failed += counts.failed
+            self._succeeded = self._succeeded or counts.processed + counts.skipped + counts.conflicts > 0
+            failed, hopeless = self._failed, self._failed >= HOPELESS_FAILURES and not self._succeeded
+        if not failures:
+            return
+        if hopeless:
+            raise errors.RequestRejected(
+                f"{failed} items failed and none succeeded: {failures[0].reason}",
+                why=failures[0].details,
+                state="nothing written",
+            )
+        if self._max_failures is not None and failed > self._max_failures:
+            raise too_many_failures(failed, self._max_failures, failures[0])
+
+
+def too_many_failures(failed: int, allowed: int, example: Failure | None) -> errors.TooManyFailures:
+    """What ends a run at `--max-failures`."""
+    why = "" if example is None else f"{example.reason}: {example.details}".removesuffix(": ")
+    return errors.TooManyFailures(
+        f"{failed:,} items failed, more than --max-failures {allowed:,}",
+        why=why,
+        fix="mend the cause, then resume with a higher limit or start anew",
+        state="everything up to the last page is kept",
+    )
 
 
 class Preview:
@@ -163,12 +203,13 @@ class Preview:
 class Run:
     """Everything that the segments of one process share.
 
+    Puts go to the `target`, which is the table that is read when there is no other.
     `lanes` are the threads that requests wait for their answers in; without them one request follows the other.
     """
 
     plan: Plan
     command: Command
-    reader: Reader
+    reader: PageSource
     writer: Writer
     read_budget: Limiter
     write_budget: TableBudgets
@@ -177,9 +218,11 @@ class Run:
     stop: Callable[[], bool]
     spills: Callable[[SegmentRecord], Spills]
     threads: int
+    target: tuple[Writer, TableBudgets] | None = None
     lanes: Executor | None = None
     preview: Preview = field(default_factory=Preview)
     hope: Hope = field(default_factory=Hope)
+    failures_kept: int = FAILURES_KEPT
     progress: Callable[[Counts], None] = lambda counts: None
     clock: Callable[[], float] = time.monotonic
 

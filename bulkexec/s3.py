@@ -7,7 +7,7 @@ import base64
 import gzip
 import hashlib
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -80,6 +80,14 @@ class Objects:
                 return False
             raise
         return True
+
+    def below(self, place: Location) -> Iterator[Location]:
+        """The object of this name, or all those below it, in the order of their names."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=place.bucket, Prefix=place.key)
+        for page in pages:
+            for each in page.get("Contents", ()):
+                if each["Key"] == place.key or each["Key"].startswith(f"{place.key}/" if place.key else ""):
+                    yield Location(place.bucket, each["Key"])
 
     def bucket_exists(self, bucket: str) -> bool:
         """Whether this caller can use the bucket."""

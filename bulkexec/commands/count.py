@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bulkexec.command import Command
-from bulkexec.model import Page, PageResult, Report, Scope, Work
+from bulkexec.model import Page, PageResult, Scope, Work
+from bulkexec.report import Report
 
 
 @dataclass(frozen=True)

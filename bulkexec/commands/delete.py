@@ -34,10 +34,9 @@ class Delete(Command):
 
     def plan(self, scope: Scope) -> Work:
         """Keys only, and the filter again as a condition of each delete."""
-        chosen = scope.filter is not None or scope.pinned
-        if self.all and chosen:
+        if self.all and scope.chosen:
             raise errors.BadArgument("--all and a filter contradict each other", fix="give one of them")
-        if not self.all and not chosen:
+        if not self.all and not scope.chosen:
             raise errors.NoFilter(
                 f"delete needs --where, or --all to delete every item of {scope.table.name}", state="nothing written"
             )

@@ -2,16 +2,22 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 import boto3
 
 from bulkexec import errors
-from bulkexec.command import restore
+from bulkexec.budgets import TableBudgets
+from bulkexec.command import Command, restore
 from bulkexec.control import ControlTable
 from bulkexec.describe import user_errors
-from bulkexec.engine import FAILURES_KEPT, IN_FLIGHT, Cap, Checkpoints, Run, Spills
-from bulkexec.model import Counts, Failure, Plan, SegmentRecord, Status
-from bulkexec.reader import Reader
+from bulkexec.engine import IN_FLIGHT
+from bulkexec.keyed import KeyReader, key_lines
+from bulkexec.model import Counts, Failure, Plan, Scope, SegmentRecord, Table, Work
+from bulkexec.rate import Limiter
+from bulkexec.reader import PageSource, Reader
+from bulkexec.report import Status
+from bulkexec.run import FAILURES_KEPT, Cap, Checkpoints, Hope, Lines, Run, Spills
 from bulkexec.runtimes.rates import RunBudgets
 from bulkexec.s3 import Location, Objects, Spill
 from bulkexec.wire import HttpWire, Refusals, Retrying
@@ -23,12 +29,31 @@ THREADS = 4
 
 @dataclass(frozen=True)
 class Places:
-    """Where a run's files go. None: nowhere. `run_number` keeps a stale worker's files apart from a later run's."""
+    """Where a run's files go: its rows, and by name ("skipped", "failed", "conflicts") its lists. None: nowhere.
+
+    `run_number` keeps a stale worker's files apart from a later run's.
+    """
 
     rows: Location | None = None
-    skipped: Location | None = None
-    failed: Location | None = None
+    lists: "Callable[[str, SegmentRecord], Lines | None]" = lambda name, record: None
     run_number: int = 1
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a caller in this process gives a run beside its plan.
+
+    `command` stands for one that cannot be made of the plan's arguments, `source` gives pages from elsewhere, and of
+    failures and conflicts the report has `failures_kept` each.
+    """
+
+    command: Command | None = None
+    source: Callable[[Retrying], PageSource] | None = None
+    failures_kept: int = FAILURES_KEPT
+    threads: int = THREADS
+
+
+NOTHING_GIVEN = Given()
 
 
 def assemble(
@@ -39,19 +64,27 @@ def assemble(
     stop: Callable[[], bool],
     budgets: RunBudgets,
     places: Places = Places(),
-    threads: int = THREADS,
+    given: Given = NOTHING_GIVEN,
 ) -> Run:
     """A run ready to walk segments. Connections are opened on first use."""
-    table = plan.work.scope.table
-    calls = Retrying(HttpWire(session, table.region, threads + IN_FLIGHT), Refusals(table.name, table.region))
+    threads = given.threads
+    work, sequential = plan.work, plan.options.strategy == "sequential"
+    table, target = work.scope.table, work.target
+    calls = _calls(session, table, threads)
     objects = Objects(session, table.region)
+    writer, there = Writer(calls, work, sequential=sequential), None
+    if target is not None:
+        there = Writer(_calls(session, target, threads), Work(Scope(target)), sequential=sequential), budgets.target
     return Run(
         plan=plan,
-        command=restore(plan.command, plan.arguments),
-        reader=Reader(calls, plan.work),
-        writer=Writer(calls, plan.work, sequential=plan.options.strategy == "sequential"),
+        command=given.command or restore(plan.command, plan.arguments),
+        reader=given.source(calls) if given.source is not None else _reader(calls, work, objects),
+        writer=writer,
         read_budget=budgets.read,
         write_budget=budgets.write,
+        target=there,
+        hope=Hope(plan.options.max_failures),
+        failures_kept=given.failures_kept,
         checkpoints=checkpoints,
         cap=cap,
         stop=stop,
@@ -60,13 +93,35 @@ def assemble(
     )
 
 
-def _spills(objects: Objects, places: Places, record: SegmentRecord) -> Spills:
-    def spill(place: Location | None, next_file: int) -> Spill | None:
-        return None if place is None else Spill(objects, place, record.number, next_file, places.run_number)
+def _calls(session: boto3.Session, table: Table, threads: int) -> Retrying:
+    wire = HttpWire(session, table.region, threads + IN_FLIGHT)
+    return Retrying(wire, Refusals(table.name, table.region))
 
-    # Keys of skipped and failed items are not listed in the record, so a continued segment starts a new series.
-    series = record.counts.scanned
-    return Spills(spill(places.rows, len(record.files)), spill(places.skipped, series), spill(places.failed, series))
+
+def _reader(calls: Retrying, work: Work, objects: Objects) -> PageSource:
+    if work.keys:
+        return KeyReader(calls, work, key_lines(work.keys, lambda: objects))
+    return Reader(calls, work)
+
+
+def _spills(objects: Objects, places: Places, record: SegmentRecord) -> Spills:
+    rows = places.rows
+    return Spills(
+        None if rows is None else Spill(objects, rows, record.number, len(record.files), places.run_number),
+        places.lists("skipped", record),
+        places.lists("failed", record),
+        places.lists("conflicts", record),
+    )
+
+
+def s3_lists(objects: Objects, folder: Location, run_number: int) -> Callable[[str, SegmentRecord], Lines]:
+    """Lists of keys below a job's folder in S3."""
+
+    def lines(name: str, record: SegmentRecord) -> Lines:
+        # Listed keys are not in the record, so a continued segment starts a new series.
+        return Spill(objects, folder / name, record.number, record.counts.scanned, run_number)
+
+    return lines
 
 
 def results_place(plan: Plan) -> Location | None:
@@ -82,14 +137,14 @@ def total(records: Iterable[SegmentRecord]) -> Counts:
     return counts
 
 
-def first_failures(records: Iterable[SegmentRecord]) -> tuple[Failure, ...]:
-    """The first failures by segment; all of them are in S3."""
-    kept: list[Failure] = []
-    for record in records:
-        kept += record.failures[: FAILURES_KEPT - len(kept)]
-        if len(kept) >= FAILURES_KEPT:
-            break
-    return tuple(kept)
+def first_failures(records: Iterable[SegmentRecord], limit: int = FAILURES_KEPT) -> tuple[Failure, ...]:
+    """The first failures by segment; all of them are in the job's lists."""
+    return tuple(islice((failure for record in records for failure in record.failures), limit))
+
+
+def first_conflicts(records: Iterable[SegmentRecord], limit: int = FAILURES_KEPT) -> tuple[Failure, ...]:
+    """The first conflicts by segment; all of them are in the job's lists."""
+    return tuple(islice((conflict for record in records for conflict in record.conflicts), limit))
 
 
 def status_of(plan: Plan, finished: bool, capped: bool) -> Status:
@@ -106,10 +161,13 @@ def error_lines(error: BaseException) -> tuple[str, ...]:
 
 def rate_notes(run: Run) -> tuple[str, ...]:
     """What was spent under each limit of ours, as the report shows it."""
-    limited = (
-        ("read", run.plan.options.read_rate, run.read_budget),
-        ("write", run.plan.options.write_rate, run.write_budget),
-    )
+    options = run.plan.options
+    limited: list[tuple[str, float | None, Limiter | TableBudgets]] = [
+        ("read", options.read_rate, run.read_budget),
+        ("write", options.write_rate, run.write_budget),
+    ]
+    if run.target is not None:
+        limited.append(("write to the target", options.target_write_rate, run.target[1]))
     return tuple(f"{name}: {budget.statistics()}" for name, rate, budget in limited if rate is not None)
 
 

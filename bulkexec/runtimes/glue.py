@@ -18,7 +18,8 @@ from bulkexec.command import entry
 from bulkexec.control import START_LOCK_SECONDS, ControlTable, Job, TakenOver
 from bulkexec.cursor import Cursor
 from bulkexec.describe import CLIENT_CONFIG, user_errors
-from bulkexec.model import Counts, Plan, Report
+from bulkexec.model import Counts, Plan, Table
+from bulkexec.report import Report
 from bulkexec.runtimes.assembly import first_failures, total
 from bulkexec.runtimes.deployment import OUTPUT_LOGS, Deployment, find_deployment, require_fresh
 from bulkexec.runtimes.live_tail import LogTail
@@ -49,6 +50,11 @@ class JobRun:
 
 class _Unclear(errors.Exhausted):
     """StartJobRun was never answered, so there may be a run or not."""
+
+
+def _locked(plan: Plan) -> tuple[Table, ...]:
+    """The tables that a run of the plan must have for itself."""
+    return plan.work.changed if plan.mutates and not plan.options.dry_run else ()
 
 
 class GlueRuntime:
@@ -82,7 +88,7 @@ class GlueRuntime:
             except _Unclear:
                 raise  # a run may be on its way: it needs record and lock
             except (errors.BulkexecError, *AWS_ERRORS):
-                self._take_back(job, before)
+                self._take_back(plan, job, before)
                 raise
             return self._claim(JobRun(run_id, job_id, job.run_number))
 
@@ -98,14 +104,15 @@ class GlueRuntime:
         )
 
     def _prepare_and_start(self, plan: Plan, job: Job) -> str:
-        if plan.mutates and not plan.options.dry_run:
-            self._control.lock(job.table_arn, job.id, job.run_number, START_LOCK_SECONDS)
+        for table in _locked(plan):
+            self._control.lock(table.arn, job.id, job.run_number, START_LOCK_SECONDS)
         self._objects.put(self.deployment.job_folder(job.id) / "plan.json", plan.to_json())
         return self._start(plan, job.id, job.run_number)
 
-    def _take_back(self, job: Job, before: Job | None) -> None:
-        """No run was started: the table is free, and a job that had run before has its last run again."""
-        self._control.unlock(job.table_arn, job.id, job.run_number)
+    def _take_back(self, plan: Plan, job: Job, before: Job | None) -> None:
+        """No run was started: its tables are free, and a job that had run before has its last run again."""
+        for table in _locked(plan):
+            self._control.unlock(table.arn, job.id, job.run_number)
         if before is not None:
             self._control.put_job(before, after=job.run_number)
 
@@ -265,8 +272,8 @@ class GlueRuntime:
         data = self._objects.get(place)
         if data is not None:
             return replace(Report.from_json(data), job_id=run.job_id)
-        if plan.mutates:
-            self._control.unlock(plan.work.scope.table.arn, run.job_id, run.number)
+        for table in _locked(plan):
+            self._control.unlock(table.arn, run.job_id, run.number)
         return self._without_report(plan, run, state, message)
 
     def _without_report(self, plan: Plan, run: JobRun, state: str, message: str) -> Report:

@@ -8,7 +8,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -20,15 +20,18 @@ import msgspec
 from bulkexec import errors
 from bulkexec.cursor import Cursor
 from bulkexec.describe import user_errors
-from bulkexec.engine import Run, run_segments
-from bulkexec.model import Counts, Plan, Report, SegmentRecord, Status
-from bulkexec.run import local_cap
+from bulkexec.engine import run_segments
+from bulkexec.model import Counts, DataFile, Plan, SegmentRecord
+from bulkexec.report import Report, Status
+from bulkexec.run import FAILURES_KEPT, Lines, Run, local_cap
 from bulkexec.runtimes.assembly import (
-    THREADS,
+    NOTHING_GIVEN,
+    Given,
     MemoryCheckpoints,
     Places,
     assemble,
     error_lines,
+    first_conflicts,
     first_failures,
     rate_notes,
     results_place,
@@ -40,6 +43,9 @@ from bulkexec.runtimes.live_rates import LiveRates
 from bulkexec.runtimes.rates import local_budgets
 from bulkexec.s3 import Location, Objects, write_manifest
 from bulkexec.segments import order_of_visit
+
+LIST_ROWS = 10_000
+"""Keys of a list that wait in memory for the next checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,58 @@ def state_directory() -> Path:
     """Where local jobs are kept: $BULKEXEC_STATE_DIR, else the XDG state directory."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(os.environ.get("BULKEXEC_STATE_DIR") or Path(base) / "bulkexec") / "jobs"
+
+
+def lists_folder(job_id: str) -> Path:
+    """Where a local job keeps its lists of skipped, failed and conflicting keys."""
+    return state_directory() / f"{job_id}.lists"
+
+
+class _FileLines:
+    """One segment's part of a list, appended to a file of its own at each checkpoint. See `run.Lines`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._rows = path, list[bytes]()
+
+    def add(self, rows: Iterable[bytes]) -> None:
+        """See `run.Lines`."""
+        self._rows += rows
+
+    @property
+    def full(self) -> bool:
+        """See `run.Lines`."""
+        return len(self._rows) >= LIST_ROWS
+
+    def close_file(self) -> tuple[DataFile, ...]:
+        """See `run.Lines`. These files are in no manifest."""
+        if self._rows:
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                with self._path.open("ab") as stream:
+                    stream.writelines(row + b"\n" for row in self._rows)
+            except OSError as error:
+                raise errors.StateUnwritable(
+                    f"the list {self._path} cannot be written: {error.strerror}",
+                    state="the job stopped; what came after its last checkpoint is done again by a resume",
+                ) from error
+            self._rows = []
+        return ()
+
+
+def keep_report(report: Report) -> None:
+    """Put a report beside the lists it speaks of, where there are any."""
+    folder = lists_folder(report.job_id)
+    if folder.is_dir():
+        (folder / "report.json").write_bytes(report.to_json())
+
+
+def file_lists(job_id: str) -> Callable[[str, SegmentRecord], Lines]:
+    """A local job's lists: a folder for each, a file for each segment that has something to list."""
+    return lambda name, record: _FileLines(lists_folder(job_id) / name / f"{record.number:07d}.json")
+
+
+def _no_lists(name: str, record: SegmentRecord) -> None:
+    return None
 
 
 def rates_file(job_id: str) -> Path:
@@ -212,8 +270,8 @@ def run_local(
     checkpoints: MemoryCheckpoints,
     stop: Callable[[], bool],
     totals: Totals,
-    threads: int = THREADS,
     broken: Callable[[], errors.BulkexecError | None] = lambda: None,
+    given: Given = NOTHING_GIVEN,
 ) -> Report:
     """Run a plan in this process. The report is cumulative over the given checkpoints; errors are in it, not raised.
 
@@ -223,12 +281,13 @@ def run_local(
     started, wall = time.monotonic(), time.time()
     cap = local_cap(plan.options.max_items)
     budgets = local_budgets(plan)
-    run = assemble(plan, session, checkpoints, cap, stop, budgets.budgets, Places(rows=results_place(plan)), threads)
+    places = Places(results_place(plan), file_lists(job_id) if job_id else _no_lists)
+    run = assemble(plan, session, checkpoints, cap, stop, budgets.budgets, places, given)
     run.progress = totals.add
     failure: errors.BulkexecError | None = None
     try:
         with user_errors(plan.command), LiveRates(rates_file(job_id), budgets):
-            _walk(run, plan, checkpoints, threads, started)
+            _walk(run, plan, checkpoints, given.threads, started)
             if plan.options.results and _finished(plan, checkpoints):
                 _manifest(plan, session, checkpoints, wall)
     except errors.BulkexecError as error:
@@ -236,7 +295,7 @@ def run_local(
     finished = _finished(plan, checkpoints)
     failure = failure or (None if finished else broken())
     status = "failed" if failure is not None else status_of(plan, finished, cap.reached)
-    report = _report(plan, job_id, checkpoints, status)
+    report = _report(plan, job_id, checkpoints, status, given.failures_kept)
     return replace(
         report,
         preview=tuple(run.preview.rows),
@@ -273,7 +332,9 @@ def _open_segments(plan: Plan, checkpoints: MemoryCheckpoints, threads: int) -> 
     return begun + [number for number in rounds if number not in known]
 
 
-def _report(plan: Plan, job_id: str, checkpoints: MemoryCheckpoints, status: Status) -> Report:
+def _report(
+    plan: Plan, job_id: str, checkpoints: MemoryCheckpoints, status: Status, failures_kept: int = FAILURES_KEPT
+) -> Report:
     records = checkpoints.all()
     whole = status in ("finished", "dry-run")
     cursor = None if whole else Cursor.of(plan.fingerprint, plan.segments, records).encode()
@@ -286,7 +347,9 @@ def _report(plan: Plan, job_id: str, checkpoints: MemoryCheckpoints, status: Sta
         duration_seconds=0.0,
         cursor=cursor,
         results=plan.options.results or None,
-        failures=first_failures(records),
+        folder=str(lists_folder(job_id)) if job_id and lists_folder(job_id).is_dir() else None,
+        failures=first_failures(records, failures_kept),
+        conflict_keys=first_conflicts(records, failures_kept),
     )
 
 

@@ -9,16 +9,17 @@ import boto3
 from bulkexec.budgets import TableBudgets
 from bulkexec.fleet import FleetBudget
 from bulkexec.leases import LEASE_CLIENT, ControlTableLeaseStore, LeaseStore, MemoryLeaseStore
-from bulkexec.model import Plan
+from bulkexec.model import Plan, Table
 from bulkexec.rate import Budget, Kind, Limiter
 
 
 @dataclass(frozen=True)
 class RunBudgets:
-    """What a run may read of the table, and write to it and to its indexes."""
+    """What a run may read of the table, and write to it, to its indexes and to the table that puts go to."""
 
     read: Limiter
     write: TableBudgets
+    target: TableBudgets
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,16 @@ def _wanted(plan: Plan) -> dict[tuple[str, Kind], float]:
     if options.write_rate is not None and plan.mutates and not options.dry_run:
         wanted[table, "write"] = options.write_rate
         wanted |= {(index_resource(table, name), "write"): rate for name, rate in options.index_rates.items()}
+    if options.target_write_rate is not None and plan.work.target is not None and not options.dry_run:
+        target = target_resource(plan.work.target)
+        wanted[target, "write"] = options.target_write_rate
+        wanted |= {(index_resource(target, name), "write"): rate for name, rate in options.target_index_rates.items()}
     return wanted
+
+
+def target_resource(table: Table) -> str:
+    """How the budget of the table that puts go to is named; it may have the name of the one that is read."""
+    return f"target/{table.name}"
 
 
 def index_resource(table: str, index: str) -> str:
@@ -86,6 +96,11 @@ def _budgets(plan: Plan, stores: Mapping[tuple[str, Kind], LeaseStore], workers:
         store = stores.get((resource, kind))
         return Budget(None) if store is None else FleetBudget(store, workers)
 
-    has_write = (table, "write") in stores
-    indexes = {name: budget(index_resource(table, name), "write") for name in plan.options.index_rates if has_write}
-    return RunBudgets(budget(table, "read"), TableBudgets(budget(table, "write"), indexes))
+    def writes(resource: str, index_rates: Mapping[str, float]) -> TableBudgets:
+        has_write = (resource, "write") in stores
+        indexes = {name: budget(index_resource(resource, name), "write") for name in index_rates if has_write}
+        return TableBudgets(budget(resource, "write"), indexes)
+
+    source, target = writes(table, plan.options.index_rates), plan.work.target
+    other = source if target is None else writes(target_resource(target), plan.options.target_index_rates)
+    return RunBudgets(budget(table, "read"), source, other)

@@ -18,16 +18,20 @@ from bulkexec import errors, layout
 from bulkexec.control import TAKEN_OVER, ControlTable, TakenOver
 from bulkexec.cursor import Cursor
 from bulkexec.describe import recovery, require_recovery, require_same_table, user_errors
-from bulkexec.engine import PREVIEW_ROWS, Cap, run_segments
-from bulkexec.model import DataFile, Plan, Report, SegmentRecord, Status
+from bulkexec.engine import run_segments
+from bulkexec.model import DataFile, Plan, SegmentRecord
+from bulkexec.report import Report, Status
+from bulkexec.run import PREVIEW_ROWS, Cap, too_many_failures
 from bulkexec.runtimes.assembly import (
     THREADS,
     Places,
     TableCheckpoints,
     assemble,
     error_lines,
+    first_conflicts,
     first_failures,
     results_place,
+    s3_lists,
     status_of,
     total,
 )
@@ -140,28 +144,26 @@ class _Driver:
 
     def _work(self) -> None:
         with ExitStack() as beside:
-            table = self._plan.work.scope.table
-            require_same_table(self._session, table)
-            if self._writes:
-                require_recovery(table, recovery(self._session, table)[0])
-                beside.enter_context(self._lock())
+            require_same_table(self._session, self._plan.work.scope.table)
+            for table in self._plan.work.changed if self._writes else ():
+                require_recovery(require_same_table(self._session, table), recovery(self._session, table)[0])
+                beside.enter_context(self._lock(table.arn))
             progress = ProgressLog(self._progress, log, LOG_SECONDS)
             beside.enter_context(Background(progress.keep, progress.failed))
             self._walk()
         if self._lost is not None:
             raise self._lost
 
-    def _lock(self) -> Background:
+    def _lock(self, arn: str) -> Background:
         control = ControlTable(
             self._session, self._job.region, self._job.control_table, self._job.run_number, RENEWAL_CONFIG
         )
-        arn = self._plan.work.scope.table.arn
         keeper = LockKeeper(control, arn, (self._job.job_id, self._job.run_number), self._lose, log)
         keeper.take()
         return Background(keeper.keep, keeper.failed)
 
     def _lose(self, error: errors.BulkexecError) -> None:
-        """The table is not ours any more: every worker has to stop."""
+        """The table is not ours any more, or too much has failed: every worker has to stop."""
         self._lost = error
         log(f"stopping: {error.message}")
         try:
@@ -177,8 +179,8 @@ class _Driver:
         try:
             with user_errors(f"leave job {job.job_id} in {job.control_table}"):
                 self._control.set_seconds(job.job_id, self._seconds, job.run_number)
-                if self._writes:
-                    self._control.unlock(self._plan.work.scope.table.arn, job.job_id, job.run_number)
+                for table in self._plan.work.changed if self._writes else ():
+                    self._control.unlock(table.arn, job.job_id, job.run_number)
         except errors.BulkexecError as error:
             log(error.message)
             return error
@@ -209,6 +211,9 @@ class _Driver:
 
     def _progress(self) -> str:
         counts, done = self._control.progress(self._job.job_id)
+        allowed = self._plan.options.max_failures
+        if allowed is not None and counts.failed > allowed and self._lost is None:
+            self._lose(too_many_failures(counts.failed, allowed, None))
         return (
             f"{done}/{self._plan.segments} segments, scanned {counts.scanned:,}, matched {counts.matched:,}, "
             f"processed {counts.processed:,}, skipped {counts.skipped:,}, failed {counts.failed:,}"
@@ -240,6 +245,7 @@ class _Driver:
             results=plan.options.results or None,
             folder=str(job.folder),
             failures=first_failures(records),
+            conflict_keys=first_conflicts(records),
             preview=preview,
             error=error_lines(failure) if failure is not None else (),
             notes=notes,
@@ -324,7 +330,8 @@ def _walk_segments(
         raise errors.UnknownJob(f"there is no plan of job {job.job_id} in {job.bucket}")
     plan = Plan.from_json(data)
     poll = StopPoll(control, job.job_id, job.run_number, job.run_id)
-    places = Places(results_place(plan), job.folder / "skipped", job.folder / "failed", job.run_number)
+    lists = s3_lists(Objects(session, job.region), job.folder, job.run_number)
+    places = Places(results_place(plan), lists, job.run_number)
     workers = tasks * THREADS
     cap = Cap(plan.options.max_items, lambda items: _count_to_cap(control, job, plan, items), workers=workers)
     budgets = fleet_budgets(session, plan, job.control_table, job.job_id, tasks)

@@ -14,8 +14,9 @@ import pytest
 from bulkexec import errors
 from bulkexec.commands.delete import Delete
 from bulkexec.control import ControlTable, TakenOver
-from bulkexec.model import Counts, Options, Plan, Report, SegmentRecord
-from bulkexec.planning import Filter, make_plan
+from bulkexec.model import Counts, Options, Plan, SegmentRecord
+from bulkexec.planning import make_plan
+from bulkexec.report import Report
 from bulkexec.runtimes.deployment import CONTROL_TABLE, JOB_NAME, OUTPUT_LOGS, find_deployment
 from bulkexec.runtimes.glue import GlueRuntime, JobRun, open_job
 from bulkexec.runtimes.heartbeat import RENEWAL_CONFIG, Background, LockKeeper, ProgressLog
@@ -23,6 +24,7 @@ from bulkexec.runtimes.live_tail import LogTail
 from bulkexec.runtimes.spark import JobReference, run_job, walk_task
 from bulkexec.s3 import Location, Objects
 from bulkexec.sandbox.process import Sandbox, environment
+from bulkexec.selection import Filter
 from bulkexec.signals import DrainSignals
 
 REGION = "us-east-1"

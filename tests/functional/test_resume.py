@@ -14,11 +14,12 @@ from bulkexec import errors
 from bulkexec.commands.delete import Delete
 from bulkexec.describe import describe
 from bulkexec.model import Options
-from bulkexec.planning import Filter, make_plan
+from bulkexec.planning import make_plan
 from bulkexec.runtimes.assembly import MemoryCheckpoints
 from bulkexec.runtimes.deployment import CONTROL_TABLE
 from bulkexec.runtimes.local import Totals, run_local
 from bulkexec.runtimes.table_lock import TableLock
+from bulkexec.selection import Filter
 
 ITEMS = 400
 

@@ -18,25 +18,13 @@ from bulkexec.console import (
     Terminal,
     confirm,
     duration,
-    identity,
     money,
-    plan_rows,
-    say_plan,
-    say_report,
 )
 from bulkexec.cost import GlueShape, Prices, estimate
-from bulkexec.model import (
-    Counts,
-    Expression,
-    Failure,
-    Index,
-    KeyAttribute,
-    Options,
-    Plan,
-    Report,
-    Scope,
-    Table,
-)
+from bulkexec.model import Counts, Expression, Failure, Index, KeyAttribute, Options, Plan, Scope, Table
+from bulkexec.plan_text import plan_rows, say_plan
+from bulkexec.report import Report
+from bulkexec.report_text import identity, say_report
 
 PRICES = Prices("list prices of us-east-1", 0.125, 0.625, 0.7, 0.00013, 0.00065, 0.00065, 0.44, 0.29)
 KEYS = (KeyAttribute("pk", "S"),)

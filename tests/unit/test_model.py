@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bulkexec.model import (
-    EXIT_CODES,
     Counts,
     DataFile,
     Estimate,
@@ -19,14 +18,13 @@ from bulkexec.model import (
     KeyAttribute,
     Options,
     Plan,
-    Report,
     Scope,
     SegmentRecord,
     Statement,
-    Status,
     Table,
     Work,
 )
+from bulkexec.report import EXIT_CODES, Report, Status
 
 KEYS = (KeyAttribute("pk", "S"), KeyAttribute("sk", "N"))
 ORDERS = Table(

@@ -13,7 +13,8 @@ from bulkexec.commands.count import Count
 from bulkexec.commands.delete import Delete
 from bulkexec.cost import GlueShape, Prices
 from bulkexec.model import KeyAttribute, Options, Plan, Scope, Table, Work
-from bulkexec.planning import Filter, Planned, make_plan, price, scope_of
+from bulkexec.planning import Planned, make_plan, price
+from bulkexec.selection import Filter, Selected, select
 
 KEYS = (KeyAttribute("hash", "S"), KeyAttribute("range", "N"))
 TABLE = Table("orders", "arn:orders", "eu-west-1", "1", KEYS, "ACTIVE", 1000, 1_000_000, "on-demand")
@@ -30,11 +31,11 @@ def nowhere() -> Any:
 
 
 def scope(**members: str) -> Scope:
-    return scope_of(TABLE, Filter(**members))[0]
+    return select(TABLE, Filter(**members)).scope
 
 
 def test_without_a_filter_the_scope_is_the_table() -> None:
-    assert scope_of(TABLE, Filter()) == (Scope(TABLE), ())
+    assert select(TABLE, Filter()) == Selected(Scope(TABLE))
 
 
 def test_a_filter_is_read_as_filter_and_sent_along_as_condition() -> None:
@@ -95,7 +96,7 @@ def test_a_raw_filter_is_taken_as_it_is() -> None:
 )
 def test_what_is_no_filter_is_refused(chosen: Filter, kind: type[errors.Refused]) -> None:
     with pytest.raises(kind) as caught:
-        scope_of(TABLE, chosen)
+        select(TABLE, chosen)
     assert caught.value.exit_code == 2
     assert "\n" not in caught.value.message
 

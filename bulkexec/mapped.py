@@ -1,0 +1,212 @@
+"""What commands that change items have in common: the map, and what may come of it for one item."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+import msgspec
+
+from bulkexec import errors
+from bulkexec.batches import KeyValues
+from bulkexec.codec import NotEncodable, from_python, to_python, value_from_python
+from bulkexec.command import Change, Command, argument
+from bulkexec.maps import Map, compose, load, rename, set_values, swap_prefix
+from bulkexec.model import Failure, Page, PageResult, Table, Work
+from bulkexec.where.evaluate import matches
+from bulkexec.where.portable import from_portable
+from bulkexec.writes import Put, Write
+
+PythonItem = dict[str, Any]
+
+
+class Rejected(Exception):
+    """One item that cannot be written; `reason` is a word, `details` a sentence."""
+
+    def __init__(self, reason: str, details: str = "") -> None:
+        super().__init__(details or reason)
+        self.reason, self.details = reason, details
+
+
+@dataclass(frozen=True)
+class Mapped(Command):
+    """Base of the commands whose writes are made of the items they read."""
+
+    map_file: str = argument("--map", "A Python file, FILE.py[:function]: an item in, an item or None out.", default="")
+    set_values: tuple[str, ...] = argument("--set", "NAME=VALUE: set an attribute; JSON, or else text.", default=())
+    remove: tuple[str, ...] = argument("--remove", "NAME: remove an attribute.", default=())
+    add: tuple[str, ...] = argument("--add", "NAME=NUMBER: add to a number; what is missing counts as 0.", default=())
+    swap_prefix: tuple[str, ...] = argument(
+        "--swap-prefix", "NAME:OLD:NEW (or NAME=OLD>NEW): change how a text begins; others are let be.", default=()
+    )
+    rename: tuple[str, ...] = argument("--rename", "OLD=NEW: rename an attribute.", default=())
+    technical_prefix: str = argument(
+        "--technical-prefix", "Attributes that begin so are not shown to the map and stay as they are.", default=""
+    )
+    transform: Map | None = None
+
+    def prepare(self) -> "Mapped":
+        """The map as one value that travels in the plan, its file's text included."""
+        maps = list(self._maps())
+        whole = maps[0] if len(maps) == 1 else compose(*maps) if maps else self.transform
+        blank: dict[str, Any] = {
+            "map_file": "",
+            "set_values": (),
+            "remove": (),
+            "add": (),
+            "swap_prefix": (),
+            "rename": (),
+        }
+        return replace(self, **blank, transform=whole)
+
+    def _maps(self) -> Iterator[Map]:
+        """In this order: the file, renames, prefixes, assignments."""
+        if self.map_file:
+            yield load(self.map_file)
+        for text in self.rename:
+            old, _, new = text.partition("=")
+            if not old or not new:
+                raise errors.BadArgument(f"--rename {text!r}: two names are needed", fix="--rename OLD=NEW")
+            yield rename(old, new)
+        for text in self.swap_prefix:
+            parts = text.split(":") if "=" not in text else [text.partition("=")[0], *text.partition("=")[2].split(">")]
+            if len(parts) != 3:
+                raise errors.BadArgument(
+                    f"--swap-prefix {text!r}: an attribute and two prefixes are needed",
+                    fix="--swap-prefix NAME:OLD:NEW, or NAME=OLD>NEW where a prefix has a colon",
+                )
+            yield swap_prefix(*parts)
+        if self.set_values or self.remove or self.add:
+            yield set_values(self.set_values, self.remove, self.add)
+
+    def check(self, work: Work) -> None:
+        """Within one table an output must not be found again, so what is found has to be known."""
+        source, target = work.scope.table, work.target
+        if target is not None:
+            if target.keys != source.keys and self.transform is None:
+                raise errors.BadArgument(
+                    f"{target.name} has the key {_key_words(target)}, {source.name} has {_key_words(source)}",
+                    fix="give a --map that makes the other key",
+                )
+            return
+        if self._puts and not work.scope.listed and work.selects is None:
+            raise errors.BadArgument(
+                f"within one table {self.name} needs a --where that its output does not match",
+                why="otherwise it would find its own output again",
+                fix="name the items that are to be found, e.g. --where \"begins_with(pk, 'old#')\"",
+            )
+
+    @property
+    def _puts(self) -> bool:
+        """Whether the command makes items under other keys."""
+        return True
+
+    # -- one page ------------------------------------------------------------------------------------------------
+
+    def each(self, page: Page, work: Work, make: Callable[[msgspec.Raw, Work], Write | None]) -> PageResult:
+        """A page's result, from what is made of each of its items; None lets it be, `Rejected` fails it."""
+        writes: list[Write] = []
+        failed: list[Failure] = []
+        skipped = 0
+        for raw in page.items:
+            try:
+                write = make(raw, work)
+            except Rejected as rejected:
+                failed.append(Failure(msgspec.json.decode(key_of(raw, work)), rejected.reason, rejected.details))
+                continue
+            if write is None:
+                skipped += 1
+            else:
+                writes.append(write)
+        return PageResult(writes=writes, skipped=skipped, failed=failed)
+
+    def after(self, before: PythonItem) -> PythonItem | None:
+        """What the map makes of an item, with the technical attributes that it did not see. Raises `Rejected`."""
+        prefix = self.technical_prefix
+        hidden = {name: value for name, value in before.items() if name.startswith(prefix)} if prefix else {}
+        shown = {name: value for name, value in before.items() if name not in hidden} if hidden else before
+        made = self._mapped(shown)
+        if made is None:
+            return None
+        if prefix and any(name.startswith(prefix) for name in made):
+            raise Rejected("TechnicalField", f"the map gave an attribute that begins with {prefix!r}")
+        return {**hidden, **made}
+
+    def _mapped(self, item: PythonItem) -> PythonItem | None:
+        try:
+            made = self._function(item)
+        except (Exception, SystemExit) as error:
+            raise Rejected("MapRaised", f"{type(error).__name__}: {error}") from error
+        if made is None or made is False:
+            return None
+        if not isinstance(made, Mapping):
+            raise Rejected("MapReturned", f"the map gave {type(made).__name__}, not a dict, None or False")
+        return dict(made)
+
+    @cached_property
+    def _function(self) -> Callable[[PythonItem], Any]:
+        return (lambda item: item) if self.transform is None else self.transform.compile()
+
+    def put_of(self, item: PythonItem, work: Work, when: Any) -> Put:
+        """The put of an item made by the map. Raises `Rejected` when it cannot be one, or would be found again."""
+        table = work.writes_to
+        try:
+            encoded = from_python(item)
+        except NotEncodable as error:
+            raise Rejected("NotEncodable", str(error)) from error
+        typed: dict[str, dict[str, Any]] = msgspec.json.decode(encoded)
+        for key in table.keys:
+            if list(typed.get(key.name, ())) != [key.type]:
+                raise Rejected("KeyInvalid", f"the item has no {key.name} of type {key.type}")
+        if work.target is None and work.selects is not None and self._selects(work, typed):
+            raise Rejected("OutputMatches", "what the map makes matches the filter, so it would be found again")
+        return Put(msgspec.Raw(encoded), when)
+
+    def _selects(self, work: Work, typed: dict[str, dict[str, Any]]) -> bool:
+        return matches(from_portable(work.selects), typed)
+
+    def trial(self, page: Page, work: Work) -> Sequence[Change]:
+        """See `Command.trial`."""
+        return [self._tried(raw, work) for raw in page.items] if self.transform is not None else []
+
+    def _tried(self, raw: msgspec.Raw, work: Work) -> Change:
+        before = to_python(raw)
+        result = self.page(Page([raw], 1, 1, 0.0, None), work)
+        if result.failed:
+            return Change(before, problem=f"{result.failed[0].reason}: {result.failed[0].details}".removesuffix(": "))
+        if not result.writes:
+            return Change(before)
+        return Change(before, self.after(to_python(raw)))
+
+
+@lru_cache(maxsize=16)
+def _cut(names: tuple[str, ...]) -> tuple[KeyValues, tuple[bytes, ...]]:
+    return KeyValues(names), tuple(msgspec.json.encode(name) for name in names)
+
+
+def key_of(raw: msgspec.Raw, work: Work) -> msgspec.Raw:
+    """An item's key in the table that is read, as typed JSON."""
+    values, names = _cut(work.scope.table.key_names)
+    parts = [b"%b:%b" % (name, value) for name, value in zip(names, values(raw), strict=True)]
+    return msgspec.Raw(b"{" + b",".join(parts) + b"}")
+
+
+def when_of(if_not_exists: bool, if_exists: bool) -> Literal["", "absent", "present"]:
+    """The condition of a put. Raises `errors.BadArgument` for both at once."""
+    if if_not_exists and if_exists:
+        raise errors.BadArgument("--if-not-exists and --if-exists exclude each other", fix="give one of them")
+    return "absent" if if_not_exists else "present" if if_exists else ""
+
+
+def observed_of(before: PythonItem, names: Iterable[str]) -> dict[str, msgspec.Raw | None]:
+    """What these attributes were when the item was read, as conditions for its write."""
+    return {name: raw_value(before[name]) if name in before else None for name in names}
+
+
+def raw_value(value: Any) -> msgspec.Raw:
+    """A Python value as typed JSON."""
+    return msgspec.Raw(msgspec.json.encode(value_from_python(value)))
+
+
+def _key_words(table: Table) -> str:
+    return ", ".join(f"{key.name} ({key.type})" for key in table.keys)

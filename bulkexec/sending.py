@@ -1,0 +1,194 @@
+"""A page's writes under their rates, many requests at a time.
+
+Each write goes to one table under that table's budget: puts to the target, all else to the table that was read. A move
+is both, one after the other: what it was made from is deleted only after its put was acknowledged.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, wait
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from bulkexec.batches import KeyValues
+from bulkexec.budgets import Reservation, TableBudgets
+from bulkexec.outcome import Outcome
+from bulkexec.run import Run
+from bulkexec.wire import OnThrottle, Stopped
+from bulkexec.writer import Writer
+from bulkexec.writes import Move, Put, Write
+
+LANES_A_PAGE = 8
+MOVES_A_BATCH = 25
+
+
+@dataclass
+class Place:
+    """A table that is written, with what a write of one item is expected to cost there."""
+
+    writer: Writer
+    budget: TableBudgets
+    units_a_write: float = 1.0
+
+    def learn(self, units: float, writes: int) -> None:
+        """Take in what some writes did cost."""
+        self.units_a_write = max(1.0, 0.9 * self.units_a_write + 0.1 * units / writes)
+
+
+@dataclass
+class Batch:
+    """Writes of one kind that share a request, or the requests of some moves; and what became of them."""
+
+    place: Place
+    writes: Sequence[Write]
+    outcome: Outcome = field(default_factory=Outcome)
+
+
+class Sending:
+    """Sends the pages of one segment. `throttled` wraps what is told of throttles."""
+
+    def __init__(self, run: Run, throttled: Callable[[OnThrottle], OnThrottle]) -> None:
+        self._run, self._throttled = run, throttled
+        self._source = Place(run.writer, run.write_budget)
+        self._target = self._source if run.target is None else Place(*run.target)
+        self._cut = KeyValues(run.plan.work.writes_to.key_names)
+
+    def page(self, writes: Sequence[Write]) -> tuple[Outcome, BaseException | None]:
+        """What was acknowledged of a page's writes, and the error that ended it, if one did."""
+        total, lanes = Outcome(), self._run.lanes
+        batches = list(self._batches(writes))
+        left = deque(batches)
+        if lanes is None or len(batches) == 1:
+            lanes = _Inline()
+        # A few lanes that take one batch after another: a future for each batch would cost more than the batch.
+        pending = [lanes.submit(self._send_all, left) for _ in range(min(LANES_A_PAGE, len(batches)))]
+        wait(pending)  # what is in flight must not outlive the checkpoint
+        for batch in batches:
+            total.add(batch.outcome)
+        error = next((error for each in pending if (error := each.exception()) is not None), None)
+        return total, error or (Stopped() if left else None)
+
+    def _batches(self, writes: Sequence[Write]) -> Iterator[Batch]:
+        """Runs of one kind, each cut as its table's writer allows."""
+        for kind, group in groupby(writes, type):
+            some = list(group)
+            if kind is Move:
+                yield from (Batch(self._target, moves) for moves in self._apart(some))
+            else:
+                place = self._target if kind is Put else self._source
+                yield from (Batch(place, batch) for batch in place.writer.batches(some))
+
+    def _apart(self, moves: Sequence[Write]) -> Iterator[Sequence[Write]]:
+        """Moves by the batch; no two of a batch have one destination, so that each put's fate is that of its key."""
+        batch: dict[bytes, Write] = {}
+        for move in moves:
+            assert isinstance(move, Move)
+            key = self._destination(move.put.item)
+            if key in batch or len(batch) == MOVES_A_BATCH:
+                yield list(batch.values())
+                batch = {}
+            batch[key] = move
+        if batch:
+            yield list(batch.values())
+
+    def _send_all(self, left: "deque[Batch]") -> None:
+        """Send batches until none is left. What an error or a stop leaves there was not sent."""
+        while left:
+            try:
+                batch = left.popleft()
+            except IndexError:
+                return  # another lane was faster
+            try:
+                sent = self._send(batch)
+            except BaseException:
+                left.clear()
+                raise
+            if not sent:
+                left.append(batch)
+                return
+
+    def _send(self, batch: Batch) -> bool:
+        if isinstance(batch.writes[0], Move):
+            return self._move([move for move in batch.writes if isinstance(move, Move)], batch.outcome)
+        return self._write(batch.place, batch.writes, batch.outcome)
+
+    def _write(self, place: Place, writes: Sequence[Write], outcome: Outcome) -> bool:
+        """Send writes of one kind under their table's rate. False when the run stops while that rate is 0."""
+        permit = self._permit(place, writes)
+        if permit is None:
+            return False
+        try:
+            place.writer.write(writes, self._throttled(place.budget.throttled), outcome)
+        finally:
+            permit.settle(outcome.consumed)
+        place.learn(outcome.consumed.table, len(writes))
+        return True
+
+    def _permit(self, place: Place, writes: Sequence[Write]) -> Reservation | None:
+        """Units for a batch. A page is finished once it is begun, unless it would wait for a rate that is 0."""
+        units = place.units_a_write * len(writes)
+        return place.budget.reserve(units, lambda: self._run.stopping and place.budget.rate <= 0)
+
+    # -- moves ---------------------------------------------------------------------------------------------------
+
+    def _move(self, moves: Sequence[Move], outcome: Outcome) -> bool:
+        """Put, and delete what was acknowledged. False, with nothing counted, when it stopped before the deletes."""
+        wanted = {self._destination(move.put.item): move for move in moves}
+        there = self._there({key: move for key, move in wanted.items() if move.settled}, outcome)
+        put, deleted = Outcome(acknowledged=[]), Outcome()
+        if not self._write_all(self._target, [wanted[key].put for key in wanted.keys() - there], put):
+            return False
+        acknowledged = {self._destination(write.item) for write in put.acknowledged or () if isinstance(write, Put)}
+        refused = {self._destination(key) for key in put.skipped}
+        there |= self._there({key: wanted[key] for key in refused}, outcome)
+        done = [move.delete for key, move in wanted.items() if key in acknowledged | there]
+        if not self._write_all(self._source, done, deleted):
+            return False
+        # What failed or was refused is named by its own key, not by where it was to go.
+        put.failed = [replace(each, key=_decoded(wanted[_canonical(each.key.values())])) for each in put.failed]
+        put.skipped = [wanted[key].delete.key for key in refused - there]
+        put.processed, put.acknowledged = 0, None
+        outcome.add(put)
+        outcome.add(deleted)
+        return True
+
+    def _write_all(self, place: Place, writes: Sequence[Write], outcome: Outcome) -> bool:
+        for batch in place.writer.batches(writes) if writes else ():
+            part = Outcome(acknowledged=outcome.acknowledged)
+            if not self._write(place, batch, part):
+                return False
+            outcome.add(part)
+        return True
+
+    def _there(self, wanted: Mapping[bytes, Move], outcome: Outcome) -> set[bytes]:
+        """Destinations that hold exactly what would be put, so that only the delete is left to do."""
+        found = self._target.writer.already_there([move.put for move in wanted.values()], outcome) if wanted else ()
+        return {self._destination(put.item) for put in found}
+
+    def _destination(self, keyed: msgspec.Raw) -> bytes:
+        return _canonical(map(msgspec.json.decode, self._cut(keyed)))
+
+
+def _canonical(values: Iterable[Any]) -> bytes:
+    return msgspec.json.encode(list(values))
+
+
+def _decoded(move: Move) -> dict[str, Any]:
+    key: dict[str, Any] = msgspec.json.decode(move.delete.key)
+    return key
+
+
+class _Inline(Executor):
+    """Runs what is submitted at once, in the caller's thread."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        """See `Executor.submit`."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - as every executor: the error is the future's
+            future.set_exception(error)
+        return future
