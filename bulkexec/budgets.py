@@ -54,6 +54,8 @@ class TableBudgets:
 
     def reserve(self, table_units: float, stop: Callable[[], bool]) -> Reservation | None:
         """Wait until every budget has room, the tightest first; None, with nothing spent, when `stop()` is true."""
+        if not self._indexes:
+            return Reservation(self, Consumed(table_units, {})) if self._table.acquire(table_units, stop) else None
         wanted = {name: table_units * self._ratios[name] for name in self._indexes}
         held: list[tuple[Limiter, float]] = []
         for limiter, units in self._tightest_first(table_units, wanted):

@@ -103,20 +103,28 @@ class Budget:
 
     def acquire(self, units: float, stop: Callable[[], bool]) -> bool:
         """Wait until `units` may be spent; False, with nothing spent, as soon as `stop()` is true."""
+        if stop():
+            return False
         ticket = object()
         with self._lock:
             self._waiting[ticket] = units
+            wait_seconds = self._try(ticket)
+        if wait_seconds is None:
+            return True
         try:
-            while not stop():
-                with self._lock:
-                    wait_seconds = self._try(ticket)
-                if wait_seconds is None:
-                    return True
-                self._sleep(wait_seconds)
-            return False
+            return self._wait(ticket, wait_seconds, stop)
         finally:
             with self._lock:
                 self._waiting.pop(ticket, None)
+
+    def _wait(self, ticket: object, wait_seconds: float | None, stop: Callable[[], bool]) -> bool:
+        while wait_seconds is not None:
+            self._sleep(wait_seconds)
+            if stop():
+                return False
+            with self._lock:
+                wait_seconds = self._try(ticket)
+        return True
 
     def settle(self, estimated: float, consumed: float) -> None:
         """Correct an acquired estimate by what was consumed (0 for a throttled request). Debt is waited out."""
