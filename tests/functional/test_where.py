@@ -39,6 +39,7 @@ from bulkexec.where import (
     project,
     split_key,
 )
+from bulkexec.where import matches as evaluated
 
 KEYS = (KeyAttribute("hash", "S"), KeyAttribute("range", "N"))  # case C021, case C023: reserved words as keys
 BIG = "12345678901234567890123456789012345678"
@@ -447,3 +448,9 @@ def test_the_same_expression_guards_a_write(emulator: Emulator) -> None:
     emulator.client.delete_item(TableName=emulator.table, Key=key, **request("ConditionExpression", allowed))
     assert "Item" not in emulator.client.get_item(TableName=emulator.table, Key=key)
     emulator.put_all()
+
+
+@pytest.mark.parametrize("text", FILTERS)
+def test_what_is_evaluated_here_is_what_dynamodb_finds(text: str) -> None:
+    node = parse_where(text)
+    assert [evaluated(node, item) for item in ITEMS] == [matches(item, node) for item in ITEMS]
