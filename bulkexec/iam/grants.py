@@ -24,6 +24,7 @@ Resource = Literal[
     "temporary file",
     "Glue job",
     "job role",
+    "principal",
     "log group",
     "log stream",
     "anything",
@@ -209,6 +210,27 @@ def _facts() -> tuple[Grant, ...]:
     )
 
 
+def _looks() -> tuple[Grant, ...]:
+    """What `doctor` looks at beyond what runs need. All of it is reading, and what is refused is only not looked at."""
+    bucket: tuple[Resource, ...] = ("bucket",)
+
+    def look(action: str, on: tuple[Resource, ...], why: str) -> Grant:
+        return Grant(action, on, _CALL, ("doctor",), why, without="doctor says that it may not look")
+
+    return (
+        look("iam:SimulatePrincipalPolicy", ("principal",), "whether caller and job's role have these permissions"),
+        look("iam:GetRole", ("principal",), "whom the job's role trusts, and which role the caller is"),
+        look("iam:GetRolePolicy", ("job role",), "whether the job's role has what this version needs"),
+        look("dynamodb:DescribeTimeToLive", ("control table",), "whether records of jobs go by themselves"),
+        look("logs:DescribeLogGroups", ("anything",), "whether Glue's log groups are there"),
+        look("s3:GetObject", ("script",), "whether the job's script is there"),
+        look("s3:GetBucketPublicAccessBlock", bucket, "whether the bucket can be made public"),
+        look("s3:GetEncryptionConfiguration", bucket, "how the bucket is encrypted"),
+        look("s3:GetBucketPolicy", bucket, "whether the bucket takes requests over TLS only"),
+        look("s3:GetLifecycleConfiguration", bucket, "whether temporary files go by themselves"),
+    )
+
+
 def _making() -> tuple[Grant, ...]:
     """What bootstrap makes and mends, and teardown removes."""
     bucket: tuple[Resource, ...] = ("bucket",)
@@ -296,7 +318,16 @@ def _role() -> tuple[Grant, ...]:
     )
 
 
-GRANTS: tuple[Grant, ...] = (*_tables(), *_records(), *_objects(), *_runs(), *_facts(), *_making(), *_removing())
+GRANTS: tuple[Grant, ...] = (
+    *_tables(),
+    *_records(),
+    *_objects(),
+    *_runs(),
+    *_facts(),
+    *_looks(),
+    *_making(),
+    *_removing(),
+)
 """The table."""
 
 NEEDS_NO_PERMISSION = {"sts:GetCallerIdentity": "always allowed; says who the caller is, and in which account"}

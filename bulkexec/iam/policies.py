@@ -76,6 +76,8 @@ class Scope:
             "temporary file": [self._object(f"{self.bucket_name}/{layout.TEMP}/*")],
             "Glue job": [self._arn("glue", f"job/{self.job}")],
             "job role": [f"arn:{self.partition}:iam::{self.account}:role/{self.job_role}"],
+            # A policy cannot say "who this is attached to" of a role.
+            "principal": [f"arn:{self.partition}:iam::{self.account}:{kind}/*" for kind in ("user", "role")],
             # Both spellings: the service takes the one for some operations and the other for the rest.
             "log group": [*groups, *(f"{group}:*" for group in groups)],
             "log stream": [f"{group}:log-stream:*" for group in groups],

@@ -97,7 +97,10 @@ def test_every_resource_is_of_the_partition_and_as_narrow_as_the_service_allows(
             assert arn.startswith(f"arn:{partition}:")
             assert "REGION" not in arn
             assert "ACCOUNT" not in arn
-            assert not re.search(r":table/\*|:role/\*|:job/\*|:::\*", arn), arn
+            if re.search(r":(user|role)/\*$", arn):
+                assert set(each["Action"]) == {"iam:SimulatePrincipalPolicy", "iam:GetRole"}  # which do nothing
+                continue
+            assert not re.search(r":table/\*|:job/\*|:::\*", arn), arn
 
 
 @pytest.mark.parametrize("role", iam.ROLES)
