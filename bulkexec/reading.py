@@ -93,8 +93,8 @@ class _Pages:
         """The same around a mean: what rounding adds to its full pages and to the last one."""
         if self.items >= items + 4 * sqrt(items):
             return _rounded_up(items * self.item_blocks, self.item_blocks * sqrt(items * (1 + SIZE_SPREAD**2)))
-        last = self._blocks(self.items / 2) - self.items / 2 * self.item_blocks
-        return items * self.item_blocks + items / self.items * self._added + last
+        full = max(0.0, items / self.items - 0.5)
+        return full * (self.items * self.item_blocks + self._added) + self._blocks(self.items / 2)
 
     @property
     def _added(self) -> float:

@@ -1,0 +1,188 @@
+"""A small paid sample: what the items are like that a run will find, and what the command would write for them.
+
+Some pages from all over the table are read whole, through the run's own filter, and given to the command itself, so
+that also a user's map is priced by what it makes. Nothing is written.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+import msgspec
+
+from bulkexec import errors
+from bulkexec.command import Command
+from bulkexec.extrapolate import Sample, SampledItem, SampledPage
+from bulkexec.forecast import UNSEEN_DESTINATION, TypedItem, Units, added, units_of
+from bulkexec.item_size import item_size_bytes
+from bulkexec.lookup import fetch_items
+from bulkexec.model import Page, Segment, Table, Work
+from bulkexec.reader import PageSource, Reader
+from bulkexec.segments import MAX_SEGMENTS
+from bulkexec.wire import Retrying
+from bulkexec.writes import Move, Put, Write
+
+PAGES: Final = 32
+"""Segments that are read from: enough for the variance between them to mean something."""
+
+PAGE_ITEMS: Final = 32
+PAGE_READ_BYTES: Final = 256 * 1024
+"""A page has no more items than fit in here, so that a sample of 400 KB items does not read 400 MB."""
+
+WHOLE_ITEMS: Final = 1024
+WHOLE_BYTES: Final = 4 * 1024 * 1024
+"""A table no larger than this is read whole: it costs no more than a sample, and nothing is left to guess."""
+
+MOST_SEGMENTS: Final = 64
+"""Up to so many, the segments of the plan itself are walked, whose pages round up as those of the run will."""
+
+COLLECTION_ITEMS: Final = 1000
+
+
+def take_sample(
+    calls: Retrying, work: Work, command: Command, segments: int, target_calls: Retrying | None = None
+) -> Sample:
+    """Read a sample for a run of `command` in `segments`. Costs about 30 read units, at most some thousands.
+
+    `target_calls` reach the table that puts go to, where that is another; what is under their keys is looked at,
+    because a put over an item costs more than one over nothing. Raises the user's errors of reading.
+    """
+    table = work.writes_to
+    looking = target_calls or calls
+
+    def look(keyed: Sequence[msgspec.Raw]) -> tuple[list[msgspec.Raw], float]:
+        return fetch_items(looking, table, keyed, consistent=False)
+
+    whole_items = replace(work, projection=(), count_only=False)
+    sampling = _Sampling(Reader(calls, whole_items), work, command, look)
+    pages, total = _pages(sampling, work, segments)
+    remarks = (
+        ()
+        if not sampling.unseen
+        else (f"what is in {table.name} already could not be looked at, so writes to it are a range",)
+    )
+    clustered = len(work.scope.table.keys) > 1 or bool(work.index)
+    return Sample(tuple(pages), total, sampling.read_units, work.consistent, clustered, remarks)
+
+
+def _pages(sampling: "_Sampling", work: Work, segments: int) -> tuple[list[SampledPage], int]:
+    """(pages, TotalSegments). As many segments as there are about pages of items, so that most are read to their end:
+    where segments are not, nothing is known of what is behind their first page."""
+    if work.scope.pinned:
+        return [sampling.first(Segment(0, 1), COLLECTION_ITEMS)], 1
+    table = work.scope.table
+    place = next((index for index in table.indexes if index.name == work.index), table)
+    same = min(segments, MOST_SEGMENTS)
+    if place.item_count <= WHOLE_ITEMS and 0 < place.size_bytes <= WHOLE_BYTES:
+        return [sampling.to_the_end(Segment(number, same)) for number in range(same)], same
+    if not (place.item_count and place.size_bytes):
+        return _pages_of_unknown(sampling, same)
+    total = max(PAGES, min(MAX_SEGMENTS, place.item_count // PAGE_ITEMS))
+    mean_bytes = max(1, place.size_bytes // place.item_count)
+    limit = max(2, min(2 * PAGE_ITEMS, PAGE_READ_BYTES // mean_bytes))
+    return [sampling.first(Segment(number, total), limit) for number in _chosen(total, table)], total
+
+
+def _pages_of_unknown(sampling: "_Sampling", segments: int) -> tuple[list[SampledPage], int]:
+    """Of a table whose size is not known: finer and finer segments, until they are read to their end."""
+    total, table = segments, sampling.work.scope.table
+    while True:
+        numbers = _chosen(total, table) if total > MOST_SEGMENTS else range(total)
+        pages = [sampling.first(Segment(number, total), 2 * PAGE_ITEMS) for number in numbers]
+        if all(page.complete for page in pages) or total == MAX_SEGMENTS:
+            return pages, total
+        total = min(MAX_SEGMENTS, total * PAGES)
+
+
+def _chosen(total: int, table: Table) -> list[int]:
+    """Segments from all over the hash space, one from each part of it; the same ones each time."""
+    chance = Random(f"{table.id}/{total}")
+    parts = min(PAGES, total)
+    return [chance.randrange(part * total // parts, (part + 1) * total // parts) for part in range(parts)]
+
+
+@dataclass
+class _Sampling:
+    """One sample being taken; `read_units` is what it has cost so far, also in pages that are not kept."""
+
+    source: PageSource
+    work: Work
+    command: Command
+    look: Callable[[Sequence[msgspec.Raw]], tuple[list[msgspec.Raw], float]]
+    read_units: float = 0.0
+    unseen: bool = False
+
+    def first(self, segment: Segment, limit: int | None) -> SampledPage:
+        """The first page of a segment."""
+        return self._read(segment, None, limit)[0]
+
+    def to_the_end(self, segment: Segment) -> SampledPage:
+        """All pages of a segment as one, without Limit, as a run that nothing holds back reads them."""
+        whole, start = self._read(segment, None, None)
+        while start is not None:
+            more, start = self._read(segment, start, None)
+            whole = SampledPage(
+                whole.scanned + more.scanned,
+                whole.matched + more.matched,
+                whole.read_units + more.read_units,
+                more.complete,
+                whole.items + more.items,
+            )
+        return whole
+
+    def _read(self, segment: Segment, start: bytes | None, limit: int | None) -> tuple[SampledPage, bytes | None]:
+        page = self.source.page(segment, start, limit, lambda reasons: None, lambda: False)
+        self.read_units += page.read_units
+        items = tuple(self._priced(page.items))
+        complete = page.last_evaluated_key is None
+        return SampledPage(page.scanned, page.matched, page.read_units, complete, items), page.last_evaluated_key
+
+    def _priced(self, items: Sequence[msgspec.Raw]) -> Iterator[SampledItem]:
+        """Every item with the units of what the command would write for it."""
+        made = [self._writes(raw) for raw in items]
+        there = self._there([put for writes in made for put in map(_put_of, writes) if put is not None])
+        for raw, writes in zip(items, made, strict=True):
+            item: TypedItem = msgspec.json.decode(raw)
+            units: Units = {}
+            for write in writes:
+                units = added(units, units_of(write, item, self._under(write, there), self.work))
+            yield SampledItem(item_size_bytes(item), units)
+
+    def _writes(self, raw: msgspec.Raw) -> list[Write]:
+        """What the command would write for one item, which it sees as it would in the run."""
+        names = self.work.projection
+        if names:
+            whole = _attributes.decode(raw)
+            raw = msgspec.Raw(msgspec.json.encode({name: whole[name] for name in names if name in whole}))
+        return self.command.page(Page([raw], 1, 1, 0.0, None), self.work).writes
+
+    def _there(self, puts: Sequence[Put]) -> dict[bytes, TypedItem] | None:
+        """What is under the keys of these puts already; None when that is not to be seen."""
+        if not puts or self.unseen:
+            return None
+        try:
+            found, units = self.look([put.item for put in puts])
+        except errors.AccessDenied:
+            self.unseen = True
+            return None
+        self.read_units += units
+        items: list[TypedItem] = [msgspec.json.decode(raw) for raw in found]
+        return {self._key(item): item for item in items}
+
+    def _under(self, write: Write, there: dict[bytes, TypedItem] | None) -> TypedItem | None:
+        put = _put_of(write)
+        if put is None:
+            return None
+        return UNSEEN_DESTINATION if there is None else there.get(self._key(msgspec.json.decode(put.item)))
+
+    def _key(self, item: TypedItem) -> bytes:
+        names = self.work.writes_to.key_names
+        return msgspec.json.encode({name: item[name] for name in names}, order="deterministic")
+
+
+_attributes = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _put_of(write: Write) -> Put | None:
+    return write.put if isinstance(write, Move) else write if isinstance(write, Put) else None
