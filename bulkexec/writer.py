@@ -5,13 +5,14 @@ Limits: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Service
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import cast
 
 import msgspec
 
 from bulkexec.answers import Request, batch_write_decoder
 from bulkexec.batches import BatchWrite, KeyValues, Statements
-from bulkexec.buckets import EXHAUSTED, Buckets, observed
+from bulkexec.buckets import EXHAUSTED, Buckets
 from bulkexec.item_requests import ItemRequests
 from bulkexec.item_size import item_size_bytes
 from bulkexec.model import Work
@@ -29,6 +30,7 @@ BATCH_ITEMS = 25
 ITEM_LIMIT_BYTES = 400 * 1024
 
 Send = Callable[[Sequence[Write], OnThrottle, Outcome], None]
+_observed = attrgetter("observed")
 
 
 @dataclass
@@ -119,7 +121,7 @@ class Writer:
             return (ways[first.when], BATCH_ITEMS) if first.when in ways else (self._singles.send, 1)
         if self._guarded and not self._can_say:
             return self._singles.send, 1
-        if isinstance(first, Delete) and not self._guarded and not any(map(observed, writes)):
+        if isinstance(first, Delete) and not self._guarded and not any(map(_observed, writes)):
             return self._by_batch, BATCH_ITEMS
         return self._statements.send, BATCH_ITEMS
 
