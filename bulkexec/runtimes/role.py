@@ -47,8 +47,8 @@ class JobRole:
     """The role named `name`; None is our own."""
 
     def __init__(self, site: Site, name: str | None, bucket: str) -> None:
-        self.ours = name is None
         self.name = ROLE_NAME if name is None else name.rsplit("/", 1)[-1]
+        self.ours = self.name == ROLE_NAME
         self._given, self._site, self._bucket = name or "", site, bucket
         self._client = site.client("iam")
 
@@ -107,7 +107,7 @@ class JobRole:
         if now == wanted:
             return []
         added, taken = actions(wanted) - actions(now or {}), actions(now or {}) - actions(wanted)
-        words = [f"{sign}{name}" for sign, names in (("+", added), ("-", taken)) for name in sorted(names)]
+        words = [f"{sign}{name}" for sign, names in (("-", taken), ("+", added)) for name in sorted(names)]
         listed = " ".join(words[:4]) + (f" and {len(words) - 4} more" if len(words) > 4 else "")
         return [Step("mend", WHAT, self.name, f"permissions: {listed or 'other resources'}", self._put_policy)]
 

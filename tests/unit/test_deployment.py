@@ -181,6 +181,13 @@ def test_a_bucket_of_no_use_is_refused_before_anything_is_made(answer: dict[str,
     assert not [name for name, _ in account.asked if name.startswith(("Create", "Put", "Update"))]
 
 
+def test_another_table_of_the_control_tables_name_is_refused_before_anything_is_made() -> None:
+    account = empty(DescribeTable={"Table": {"TableStatus": "ACTIVE", "KeySchema": [{"AttributeName": "id"}]}})
+    with pytest.raises(errors.BadArgument, match="its key is id"):
+        account.plan()
+    assert not [name for name, _ in account.asked if name.startswith(("Create", "Put", "Update"))]
+
+
 def test_a_role_that_may_not_be_looked_at_is_used_as_it_was_named() -> None:
     # case C093
     arn = "arn:aws-us-gov:iam::111122223333:role/team/etl"
