@@ -67,14 +67,7 @@ class ItemAnswer(msgspec.Struct):
     ConsumedCapacity: Capacity = msgspec.field(default_factory=Capacity)
 
 
-class BatchGetAnswer(msgspec.Struct):
-    Responses: dict[str, list[dict[str, Any]]] = {}
-    UnprocessedKeys: dict[str, Any] = {}
-    ConsumedCapacity: list[Capacity] = []
-
-
 page_decoder = msgspec.json.Decoder(PageAnswer)
 batch_write_decoder = msgspec.json.Decoder(BatchWriteAnswer)
 statements_decoder = msgspec.json.Decoder(StatementsAnswer)
 item_decoder = msgspec.json.Decoder(ItemAnswer)
-batch_get_decoder = msgspec.json.Decoder(BatchGetAnswer)

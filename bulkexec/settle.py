@@ -5,16 +5,14 @@ from typing import Any
 
 import msgspec
 
-from bulkexec import errors
-from bulkexec.answers import batch_get_decoder
 from bulkexec.batches import KeyValues
 from bulkexec.equality import canonical, same, same_items
+from bulkexec.lookup import fetch_items
 from bulkexec.model import Table
 from bulkexec.outcome import Outcome
 from bulkexec.wire import Retrying
 from bulkexec.writes import Apply, Delete, Move, Put, Update, Write
 
-BATCH_GET_ITEMS = 100
 Key = tuple[Any, ...]
 Item = dict[str, Any]
 
@@ -41,33 +39,14 @@ class ReadBack:
 
     def items(self, writes: Iterable[Write], outcome: Outcome) -> dict[Key, Item]:
         """What is stored under the keys of these writes. Raises Exhausted when the service does not give all of it."""
-        wanted = list({self._key(write): self._keys.key(item_of(write)) for write in writes}.values())
-        found: dict[Key, Item] = {}
-        for start in range(0, len(wanted), BATCH_GET_ITEMS):
-            for item in self._batch(wanted[start : start + BATCH_GET_ITEMS], outcome):
-                found[key_of(item, self._table.key_names)] = item
-        return found
+        wanted = {self._key(write): self._keys.key(item_of(write)) for write in writes}
+        found, units = fetch_items(self._calls, self._table, list(wanted.values()))
+        outcome.read_units += units
+        items: list[Item] = [msgspec.json.decode(raw) for raw in found]
+        return {key_of(item, self._table.key_names): item for item in items}
 
     def _key(self, write: Write) -> Key:
         return tuple(canonical(msgspec.json.decode(value)) for value in self._keys(item_of(write)))
-
-    def _batch(self, keys: Sequence[msgspec.Raw], outcome: Outcome) -> list[Item]:
-        items: list[Item] = []
-        attempts = self._calls.retry.start()
-        request: dict[str, Any] = {self._table.name: {"Keys": keys, "ConsistentRead": True}}
-        while request:
-            body = msgspec.json.encode({"RequestItems": request, "ReturnConsumedCapacity": "TOTAL"})
-            content, _ = self._calls.call("BatchGetItem", body)
-            answer = batch_get_decoder.decode(content)
-            outcome.read_units += sum(capacity.CapacityUnits for capacity in answer.ConsumedCapacity)
-            found = answer.Responses.get(self._table.name, [])
-            items += found
-            request = answer.UnprocessedKeys
-            if found:
-                attempts.progress()
-            if request and not attempts.wait():
-                raise errors.Exhausted(f"{self._table.name}: items could not be read back for lack of read capacity")
-        return items
 
 
 def item_of(write: Write) -> msgspec.Raw:

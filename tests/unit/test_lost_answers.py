@@ -215,7 +215,7 @@ def test_unprocessed_keys_are_asked_for_again_with_backoff_until_the_deadline() 
     nothing = {"Responses": {}, "UnprocessedKeys": rest}
     put = Put(raw({**key(1), "n": {"N": "1"}}))
     assert writer(ScriptedWire(nothing, stored_by({1})), PLAIN).already_there([put]) == [put]
-    with pytest.raises(errors.Exhausted, match="read back"):
+    with pytest.raises(errors.Exhausted, match="outlasted every retry"):
         writer(ScriptedWire(nothing), PLAIN).already_there([put])
 
 
