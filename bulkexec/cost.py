@@ -145,18 +145,19 @@ class _Run:
         return parts + (self._job_parts(self.glue) if self.glue is not None else [])
 
     def _writes_usd(self) -> tuple[float, float] | None:
-        ends: list[list[float | None]] = [[], []]
-        tables = {each.arn: each for each in (self.basis.table, self.basis.work.writes_to)}
-        for arn, table in tables.items():
-            prices = self.prices if arn == self.basis.table.arn else self.terms.target_prices or self.prices
-            span = self._written_to(table, alone=len(tables) == 1)
-            for end, units in zip(ends, span, strict=True):
-                end.append(writes_usd(units, table, prices))
+        changed = self.basis.work.changed
+        # The range of all places together is narrower than the sum of their ranges.
+        spans = [
+            self.volume.written.span if len(changed) == 1 else self.volume.written_to(each).span for each in changed
+        ]
+        ends = [
+            [writes_usd(span[end], each, self._prices_of(each)) for each, span in zip(changed, spans, strict=True)]
+            for end in (0, 1)
+        ]
         return _both(added(*ends[0]), added(*ends[1]))
 
-    def _written_to(self, table: Table, alone: bool) -> Span:
-        """The range of all places together is narrower than the sum of their ranges."""
-        return self.volume.written.span if alone else self.volume.written_to(table).span
+    def _prices_of(self, table: Table) -> Prices:
+        return self.prices if table.arn == self.basis.table.arn else self.terms.target_prices or self.prices
 
     def _job_parts(self, glue: GlueShape) -> list[tuple[str, tuple[float, float] | None]]:
         """What a job costs beside the table's units."""
@@ -239,25 +240,30 @@ class _Run:
             yield "the run may stop at its cap of items before all of the table is read"
 
     def _write_notes(self) -> Iterator[str]:
-        table = self.basis.work.writes_to
         if not self.volume.sampled:
             yield "each write rounds up to 1 KB by itself and only totals are known, so units are a range"
             if self.basis.kind != "delete":
                 yield "items are taken to keep their size; what changes in indexes is not known without a sample"
         elif self.terms.sample is not None and not self.terms.sample.whole:
             yield "the range of writes is that of the sample, with 99 % confidence"
-        if table.indexes:
+        if any(table.indexes for table in self.basis.work.changed):
             yield "indexes included: one write for each entry"
-        if regions(table) > 1:
-            yield f"global table: dollars are for {regions(table)} regions, at the prices of {table.region}"
+        for table in self.basis.work.changed:
+            if regions(table) > 1:
+                yield f"global table: dollars are for {regions(table)} regions, at the prices of {table.region}"
 
     def _capacity_notes(self) -> Iterator[str]:
         if self.basis.table.billing == "provisioned":
             yield "provisioned: capacity is already paid, reads and writes add nothing"
-        if "provisioned" not in (self.basis.table.billing, self.basis.work.writes_to.billing):
-            return
-        unlimited = replace(self.basis, options=replace(self.basis.options, read_rate=None, write_rate=None))
-        unlimited = replace(unlimited, options=replace(unlimited.options, index_rates={}))
+        free = replace(
+            self.basis.options,
+            read_rate=None,
+            write_rate=None,
+            index_rates={},
+            target_write_rate=None,
+            target_index_rates={},
+        )
+        unlimited = replace(self.basis, options=free)
         for units, capacity, doing in limits(self.volume, unlimited):
             yield f"{doing} at all of its capacity takes {_up_to(units)}{in_words(units.high / capacity)}"
 

@@ -1,13 +1,13 @@
 """How long a run takes, and on how many workers: from units, rates and what a worker can do. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
 from bulkexec.dollars import DPUS, GlueShape
-from bulkexec.model import Index, Options, Table
-from bulkexec.units import TABLE, Span
+from bulkexec.model import Index, Table
+from bulkexec.units import TABLE, Span, total
 from bulkexec.volume import Basis, Volume
 
 GLUE_START_SECONDS: Final = 60.0
@@ -74,18 +74,24 @@ def limits(volume: Volume, basis: Basis) -> Iterator[tuple[Span, float, str]]:
     read = _smallest(options.read_rate, reader.read_capacity, _on_demand(reader, "read"))
     if read is not None:
         yield volume.reads.span, read, f"reading {reader.name}"
-    for table in {basis.table.arn: basis.table, basis.work.writes_to.arn: basis.work.writes_to}.values():
-        yield from _write_limits(volume, table, options)
+    for table in basis.work.changed if basis.kind else ():
+        own = table.arn == basis.table.arn
+        rates = (options.write_rate, options.index_rates)
+        yield from _write_limits(
+            volume, table, *rates if own else (options.target_write_rate, options.target_index_rates)
+        )
 
 
-def _write_limits(volume: Volume, table: Table, options: Options) -> Iterator[tuple[Span, float, str]]:
+def _write_limits(
+    volume: Volume, table: Table, rate: float | None, index_rates: Mapping[str, float]
+) -> Iterator[tuple[Span, float, str]]:
     own = [TABLE, *(index.name for index in table.indexes if index.kind == "LSI")]
-    units = [volume.writes[table.arn, name].span for name in own if (table.arn, name) in volume.writes]
-    limit = _smallest(options.write_rate, table.write_capacity, _on_demand(table, "write"))
-    if units and limit is not None:
-        yield Span(sum(span.low for span in units), sum(span.high for span in units)), limit, f"writing {table.name}"
+    units = total(volume.writes[table.arn, name].span for name in own if (table.arn, name) in volume.writes)
+    limit = _smallest(rate, table.write_capacity, _on_demand(table, "write"))
+    if limit is not None:
+        yield units, limit, f"writing {table.name}"
     for index in table.indexes:
-        limit = _smallest(options.index_rates.get(index.name), index.write_capacity)
+        limit = _smallest(index_rates.get(index.name), index.write_capacity)
         if index.kind == "GSI" and limit is not None and (table.arn, index.name) in volume.writes:
             yield volume.writes[table.arn, index.name].span, limit, f"writing index {index.name}"
 

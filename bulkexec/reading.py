@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from math import ceil, erf, exp, floor, inf, lgamma, log, sqrt
 from typing import Final
 
-from bulkexec.model import Options
+from bulkexec.model import Options, Work
 from bulkexec.units import ITEM_LIMIT_BYTES, READ_UNIT_BYTES, Span
 
 PAGE_BYTES: Final = 1024 * 1024
 """A page ends with the item that would go past it (developer guide, "Paginating table query results")."""
+
+LOOKUP_ITEMS: Final = 250.0
+CAP_SHARES: Final = 8
+"""Of an index whose items are fetched, `reader` reads so many entries a page; under a cap, `run` an eighth of it."""
 
 SIZE_SPREAD: Final = 0.5
 """Standard deviation of item sizes as a share of their mean, where nothing is known of it."""
@@ -63,16 +67,19 @@ class Walk:
         return sum(chance * page.exactly(items) for items, chance in enumerate(chances))
 
 
-def page_items(options: Options, slots: int, item_bytes: float, consistent: bool, units_per_item: float) -> float:
-    """How many items a page has when rates limit it: about a second of work for one of `slots` threads.
+def page_items(options: Options, work: Work, threads: int, item_bytes: float, units_per_item: float) -> float:
+    """How many items a page has at most, as `engine` sizes its pages: about a second of work for one of `threads`.
 
-    `units_per_item` are the write units that an item which is read leads to. As `engine` sizes its pages.
+    `units_per_item` are the write units that an item which is read leads to.
     """
-    per_read = max(item_bytes, 64.0) / (READ_UNIT_BYTES if consistent else 2 * READ_UNIT_BYTES)
-    limits = [inf]
-    for rate, units in ((options.read_rate, per_read), (options.write_rate, units_per_item)):
+    per_read = max(item_bytes, 64.0) / (READ_UNIT_BYTES if work.consistent else 2 * READ_UNIT_BYTES)
+    writes = [rate for rate in (options.write_rate, *options.index_rates.values()) if rate]
+    limits = [LOOKUP_ITEMS] if work.lookup else [inf]
+    if options.max_items is not None:
+        limits.append(max(1.0, options.max_items // CAP_SHARES))
+    for rate, units in ((options.read_rate, per_read), (min(writes, default=None), units_per_item)):
         if rate and units > 0:
-            limits.append(max(1.0, floor(rate / slots / units)))
+            limits.append(max(1.0, floor(rate / threads / units)))
     return min(limits)
 
 

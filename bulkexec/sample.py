@@ -6,6 +6,7 @@ that also a user's map is priced by what it makes. Nothing is written.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from random import Random
 from typing import Final
 
@@ -18,8 +19,9 @@ from bulkexec.forecast import UNSEEN_DESTINATION, TypedItem, Units, added, units
 from bulkexec.item_size import item_size_bytes
 from bulkexec.lookup import fetch_items
 from bulkexec.model import Page, Segment, Table, Work
-from bulkexec.reader import PageSource, Reader
+from bulkexec.reader import PageSource
 from bulkexec.segments import MAX_SEGMENTS
+from bulkexec.units import TABLE, Span
 from bulkexec.wire import Retrying
 from bulkexec.writes import Move, Put, Write
 
@@ -40,35 +42,40 @@ MOST_SEGMENTS: Final = 64
 COLLECTION_ITEMS: Final = 1000
 
 
+Look = Callable[[Sequence[msgspec.Raw]], tuple[list[msgspec.Raw], float]]
+"""Gives the items that are there under the keys of these, and the read units of looking."""
+
+
+def read_whole(work: Work) -> Work:
+    """How a sample's pages are read: the run's items, with all of their attributes."""
+    return replace(work, projection=(), count_only=False)
+
+
+def look_at(calls: Retrying, table: Table) -> Look:
+    """Looks at what a table has."""
+    return lambda keyed: fetch_items(calls, table, keyed, consistent=False)
+
+
 def take_sample(
-    calls: Retrying, work: Work, command: Command, segments: int, target_calls: Retrying | None = None
+    source: PageSource, work: Work, command: Command, segments: int, look: Look, keys: int | None = None
 ) -> Sample:
     """Read a sample for a run of `command` in `segments`. Costs about 30 read units, at most some thousands.
 
-    `target_calls` reach the table that puts go to, where that is another; what is under their keys is looked at,
-    because a put over an item costs more than one over nothing. Raises the user's errors of reading.
+    `source` reads pages of `read_whole(work)`; of a list it is told how many `keys` there are. `look` sees the table
+    that puts go to, because a put over an item costs more than one over nothing. Raises the user's errors of reading.
     """
-    table = work.writes_to
-    looking = target_calls or calls
-
-    def look(keyed: Sequence[msgspec.Raw]) -> tuple[list[msgspec.Raw], float]:
-        return fetch_items(looking, table, keyed, consistent=False)
-
-    whole_items = replace(work, projection=(), count_only=False)
-    sampling = _Sampling(Reader(calls, whole_items), work, command, look)
-    pages, total = _pages(sampling, work, segments)
-    remarks = (
-        ()
-        if not sampling.unseen
-        else (f"what is in {table.name} already could not be looked at, so writes to it are a range",)
-    )
+    sampling = _Sampling(source, work, command, look)
+    pages, total = _pages(sampling, segments) if keys is None else _pages_of_list(sampling, keys)
+    unseen = f"what is in {work.writes_to.name} already could not be looked at, so writes to it are a range"
     clustered = len(work.scope.table.keys) > 1 or bool(work.index)
+    remarks = (unseen,) if sampling.unseen else ()
     return Sample(tuple(pages), total, sampling.read_units, work.consistent, clustered, remarks)
 
 
-def _pages(sampling: "_Sampling", work: Work, segments: int) -> tuple[list[SampledPage], int]:
-    """(pages, TotalSegments). As many segments as there are about pages of items, so that most are read to their end:
-    where segments are not, nothing is known of what is behind their first page."""
+def _pages(sampling: "_Sampling", segments: int) -> tuple[list[SampledPage], int]:
+    """(pages, TotalSegments). As many segments as there are pages of items, so that most are read to their end: of
+    what is behind the first page of a longer one nothing is known."""
+    work = sampling.work
     if work.scope.pinned:
         return [sampling.first(Segment(0, 1), COLLECTION_ITEMS)], 1
     table = work.scope.table
@@ -82,6 +89,13 @@ def _pages(sampling: "_Sampling", work: Work, segments: int) -> tuple[list[Sampl
     mean_bytes = max(1, place.size_bytes // place.item_count)
     limit = max(2, min(2 * PAGE_ITEMS, PAGE_READ_BYTES // mean_bytes))
     return [sampling.first(Segment(number, total), limit) for number in _chosen(total, table)], total
+
+
+def _pages_of_list(sampling: "_Sampling", keys: int) -> tuple[list[SampledPage], int]:
+    """Stretches from all over a list of keys; all of a short one."""
+    total = ceil(keys / PAGE_ITEMS)
+    pages = [sampling.stretch(number * PAGE_ITEMS, PAGE_ITEMS) for number in _chosen(total, sampling.work.scope.table)]
+    return pages, total
 
 
 def _pages_of_unknown(sampling: "_Sampling", segments: int) -> tuple[list[SampledPage], int]:
@@ -109,13 +123,18 @@ class _Sampling:
     source: PageSource
     work: Work
     command: Command
-    look: Callable[[Sequence[msgspec.Raw]], tuple[list[msgspec.Raw], float]]
+    look: Look
     read_units: float = 0.0
     unseen: bool = False
 
     def first(self, segment: Segment, limit: int | None) -> SampledPage:
         """The first page of a segment."""
         return self._read(segment, None, limit)[0]
+
+    def stretch(self, line: int, count: int) -> SampledPage:
+        """So many keys of a list from a line on; it ends where it was meant to end."""
+        start = msgspec.json.encode({"line": {"N": str(line)}}) if line else None
+        return self._read(Segment(0, 1), start, count)[0]._replace(complete=True)
 
     def to_the_end(self, segment: Segment) -> SampledPage:
         """All pages of a segment as one, without Limit, as a run that nothing holds back reads them."""
@@ -134,7 +153,7 @@ class _Sampling:
     def _read(self, segment: Segment, start: bytes | None, limit: int | None) -> tuple[SampledPage, bytes | None]:
         page = self.source.page(segment, start, limit, lambda reasons: None, lambda: False)
         self.read_units += page.read_units
-        items = tuple(self._priced(page.items))
+        items = (*self._priced(page.items), *self._of_nothing(page.matched - len(page.items)))
         complete = page.last_evaluated_key is None
         return SampledPage(page.scanned, page.matched, page.read_units, complete, items), page.last_evaluated_key
 
@@ -148,6 +167,12 @@ class _Sampling:
             for write in writes:
                 units = added(units, units_of(write, item, self._under(write, there), self.work))
             yield SampledItem(item_size_bytes(item), units)
+
+    def _of_nothing(self, missing: int) -> Iterator[SampledItem]:
+        """Keys of a list whose items are gone: a delete that reads nothing first is sent for them too, for a unit."""
+        blind = self.work.keys and self.work.projection == self.work.scope.table.key_names and not self.work.guarded
+        units: Units = {(self.work.scope.table.arn, TABLE): Span(1.0, 1.0)} if blind else {}
+        return (SampledItem(0, units) for _ in range(missing))
 
     def _writes(self, raw: msgspec.Raw) -> list[Write]:
         """What the command would write for one item, which it sees as it would in the run."""

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from bulkexec.extrapolate import Expected, Place, Sample, together
 from bulkexec.model import Index, Options, Table, Work
 from bulkexec.reading import Walk, page_items
-from bulkexec.units import NOTHING, TABLE, Span, lookups_span, total, write_units, writes_span
+from bulkexec.units import NOTHING, TABLE, Span, lookups_span, write_units, writes_span
 
 Kind = Literal["", "delete", "put", "update", "move"]
 """What is written for each item that the filter finds; empty: nothing."""
@@ -98,7 +98,7 @@ class Basis:
     def _reads(self, items: Expected, matching: Expected, writes_per_item: float) -> Expected:
         if self.keys is not None:
             return self._looked_up(items)
-        limit = page_items(self.options, self._threads, self._item_bytes.middle, self.work.consistent, writes_per_item)
+        limit = self._page_items(self._threads, self._item_bytes.middle, writes_per_item)
         whole = self._walk(items.value, self._item_bytes.middle, limit)
         value, low = whole.expected, self._walk(items.span.low, self._item_bytes.low, limit).bounds.low
         high = self._walk(items.span.high, self._item_bytes.high, self._narrowest_page).bounds.high
@@ -131,7 +131,10 @@ class Basis:
         units = 0.0
         if self.kind:
             units = write_units(int(self._item_bytes.high)) * (1.0 + 2 * len(self.table.indexes))
-        return page_items(self.options, self.slots, self._item_bytes.high, self.work.consistent, units)
+        return self._page_items(self.slots, self._item_bytes.high, units)
+
+    def _page_items(self, threads: int, item_bytes: float, units: float) -> float:
+        return page_items(self.options, self.work, threads, item_bytes, units)
 
     def _looked_up(self, items: Expected) -> Expected:
         """Each item is read by its key. A list of keys is read strongly consistently."""
@@ -140,7 +143,10 @@ class Basis:
         table, consistent = self.table, self.work.consistent or self.keys is not None
         mean = table.size_bytes / table.item_count if table.item_count else 0.0
         spans = [lookups_span(int(end), int(end * mean), consistent) for end in items.span]
-        return Expected((spans[0].middle + spans[1].middle) / 2, Span(spans[0].low, spans[1].high))
+        value, sample = (spans[0].middle + spans[1].middle) / 2, self.sample
+        if self.keys is not None and sample is not None and sample.scanned:
+            value = sample.walk_units / sample.scanned * self.keys
+        return Expected(value, Span(min(spans[0].low, value), max(spans[1].high, value)))
 
     def _cut_short(self, reads: Expected, items: Expected, matching: Expected) -> Expected:
         """A cap may end the walk early; how early depends on where what matches lies."""
@@ -173,10 +179,8 @@ class Basis:
         """The tables that are written to, and their indexes."""
         if not self.kind:
             return ()
-        tables = [self.work.writes_to] if self.kind == "put" else [self.table]
-        if self.kind == "move" and self.work.writes_to.arn != self.table.arn:
-            tables.append(self.work.writes_to)
-        places = [(each.arn, name) for each in tables for name in (TABLE, *(index.name for index in each.indexes))]
+        changed = self.work.changed
+        places = [(each.arn, name) for each in changed for name in (TABLE, *(index.name for index in each.indexes))]
         return dict.fromkeys((*places, *(self.sample.places() if self.sample is not None else ())))
 
     def _written(self, place: Place, items: Expected, matching: Expected) -> Expected:
@@ -185,7 +189,7 @@ class Basis:
         if found is None:
             low = span.low if self._all_are_written else 0.0
             return Expected((low + span.high) / 2, Span(low, span.high))
-        if self._exactly_bounded and not (self.sample is not None and self.sample.whole):
+        if self._all_are_written and not (self.sample is not None and self.sample.whole):
             found = Expected(found.value, found.span.within(span))
         low, high = found.span
         if self._may_be_capped(matching):
@@ -196,7 +200,8 @@ class Basis:
         """From the sample. Sizes in DescribeTable sharpen it where all items are written."""
         if self.sample is None:
             return None
-        known = self._item_bytes.middle if self.read_from.item_count and self.read_from is self.table else None
+        whole = self.table.item_count and self.read_from is self.table and self.keys is None
+        known = self._item_bytes.middle if whole and not self.work.scope.pinned else None
         most = write_units(int(self._item_bytes.high) + 1023) * (1.0 + 2 * len(self.work.writes_to.indexes))
         return self.sample.units(place, items, known, most)
 
@@ -210,15 +215,14 @@ class Basis:
 
     @property
     def _all_are_written(self) -> bool:
-        """Whether each item of the table is written, without a condition or a cap."""
+        """Whether each item of the table is deleted as it is: then bounds from bytes alone are on both sides.
+
+        What a map makes of an item is up to the map, and a sparse index, a filter, a list or a cap leave items out.
+        """
         cap, scope = self.options.max_items, self.work.scope
         capped = cap is not None and cap < self.table.item_count
-        return scope.filter is None and not scope.pinned and not capped and self.kind in ("delete", "update")
-
-    @property
-    def _exactly_bounded(self) -> bool:
-        """Whether bounds from bytes alone hold for what is written: all items, deleted as they are."""
-        return self._all_are_written and self.kind == "delete" and not self.work.index
+        narrowed = scope.filter is not None or scope.pinned or self.keys is not None or bool(self.work.index)
+        return self.kind == "delete" and not narrowed and not capped
 
     def _bounds(self, place: Place, items: Expected) -> Span:
         """From counts and bytes alone, for items written as they are."""
@@ -232,11 +236,20 @@ class Basis:
         if not self.table.item_count or self.keys is not None:
             count, mean = int(items.span.high), mean or self._item_bytes.high
         span = writes_span(int(min(count, cap)), int(source.size_bytes or count * mean))
-        if self.kind == "delete" or (name == TABLE and self.kind != "move"):
+        if self.kind == "delete" or (name == TABLE and self.kind == "update"):
             return span
-        if name == TABLE:  # a put and a delete, where both go to the same table
-            return total([span, span]) if self.work.writes_to.arn == self.table.arn else span
-        return Span(0.0, 2 * span.high if self.kind != "move" else 3 * span.high)
+        if self.kind == "update":  # at most every entry is taken out and put in again
+            return Span(0.0, 2 * span.high)
+        return self._put_bounds(table, name, span)
+
+    def _put_bounds(self, table: Table, name: str, span: Span) -> Span:
+        """Of puts, and of moves: what they land on may be larger, and is taken out of every index."""
+        there = writes_span(table.item_count, table.size_bytes).high
+        same = self.work.target is None
+        if name == TABLE and table.arn == self.table.arn and not same:
+            return span  # the deletes of a move
+        high = span.high + there + (span.high if self.kind == "move" and same else 0.0)
+        return Span(span.low, high) if name == TABLE else Span(0.0, span.high + high)
 
 
 def _known(value: float) -> Expected:

@@ -236,9 +236,11 @@ def test_expected_reads_are_close_on_average(count, size, limit):
 
 
 def test_a_slow_rate_makes_small_pages_which_cost_more():
-    slow = page_items(Options(read_rate=6000, write_rate=20), 4, 500, False, 1.0)
+    work = Work(Scope(ORDERS))
+    slow = page_items(Options(read_rate=6000, write_rate=20), work, 4, 500, 1.0)
     assert slow == 5
-    assert page_items(Options(), 4, 500, False, 1.0) == float("inf")
+    assert page_items(Options(), work, 4, 500, 1.0) == float("inf")
+    assert page_items(Options(max_items=40), work, 4, 500, 1.0) == 5
     assert Walk(10_000, 5_000_000, 16, slow).expected > 1.5 * Walk(10_000, 5_000_000, 16).expected
 
 
