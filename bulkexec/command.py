@@ -103,8 +103,13 @@ def load(name: str) -> type[Command]:
 
 
 def arguments_of(command: Command) -> dict[str, Any]:
-    """A command's arguments as JSON-ready values."""
-    return {each.name: msgspec.to_builtins(getattr(command, each.name)) for each in fields(command)}
+    """A command's arguments as JSON-ready values, without those that are as when they are left out.
+
+    So an argument that a later version adds changes neither plans nor resume tokens that do not use it.
+    """
+    given = {each.name: getattr(command, each.name) for each in fields(command)}
+    default = {each.name: each.default for each in fields(command)}
+    return {name: msgspec.to_builtins(value) for name, value in given.items() if value != default[name]}
 
 
 def restore(name: str, arguments: dict[str, Any]) -> Command:

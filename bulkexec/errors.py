@@ -40,6 +40,8 @@ class BulkexecError(Exception):
 
     code: ClassVar[str] = "BX000"
     exit_code: ClassVar[int] = 1
+    cursor: str | None = None
+    """Where a mass operation that this error ended goes on."""
 
     def __init__(self, message: str, *, why: str = "", fix: str = "", state: str = "") -> None:
         super().__init__(message)

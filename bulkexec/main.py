@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import MISSING, fields
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -264,7 +265,9 @@ def _as_caller(terminal: "Terminal", work: Any, profile: str | None, region: str
     from bulkexec.launch import Caller
 
     try:
-        with user_errors("talk to AWS"):
+        # With --output json stdout is for one document; a map of the user's may print.
+        quiet = redirect_stdout(sys.stderr) if terminal.json_output else nullcontext()
+        with user_errors("talk to AWS"), quiet:
             session = boto3.Session(profile_name=profile, region_name=region)
             return work(Caller(session, terminal, _ask, region))
     except errors.BulkexecError as error:

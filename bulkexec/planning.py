@@ -15,7 +15,7 @@ from bulkexec.pricing import fetch_prices
 from bulkexec.reader import Reader
 from bulkexec.s3 import Location, Objects
 from bulkexec.segments import total_segments
-from bulkexec.selection import Filter, narrowed, select
+from bulkexec.selection import Filter, Selected, narrowed, select
 from bulkexec.wire import HttpWire, Refusals, Retrying
 
 TRIAL_ITEMS = 10
@@ -49,6 +49,29 @@ class Planned:
     trial: tuple[Change, ...] = ()
 
 
+@dataclass(frozen=True)
+class Outline:
+    """A command ready to run, how it will read and write, and what it selects."""
+
+    command: Command
+    work: Work
+    selected: Selected
+
+
+def make_outline(session: boto3.Session, command: Command, table_name: str, chosen: Filter, dry_run: bool) -> Outline:
+    """What a command will do to which tables. Raises `errors.Refused` of every kind; writes nothing."""
+    table = describe(session, table_name)
+    selected = select(table, chosen)
+    command = command.prepare()
+    work = narrowed(command.plan(selected.scope), selected, chosen)
+    if command.writes_to:
+        work = replace(work, target=_target(session, command.writes_to, table))
+    command.check(work)
+    if command.mutates:
+        work = _recoverable(session, work, dry_run)
+    return Outline(command, work, selected)
+
+
 def make_plan(
     session: boto3.Session,
     command: Command,
@@ -60,16 +83,10 @@ def make_plan(
     asked: AskedRates = AskedRates(),
 ) -> Planned:
     """Everything about a run before it starts. Raises `errors.Refused` of every kind; writes nothing."""
-    _check_options(options)
-    table = describe(session, table_name)
-    selected = select(table, chosen)
-    command = command.prepare()
-    work = narrowed(command.plan(selected.scope), selected, chosen)
-    if command.writes_to:
-        work = replace(work, target=_target(session, command.writes_to, table))
-    command.check(work)
-    if command.mutates:
-        work = _recoverable(session, work, options.dry_run)
+    check_options(options)
+    outline = make_outline(session, command, table_name, chosen, options.dry_run)
+    command, work, selected = outline.command, outline.work, outline.selected
+    table = selected.scope.table
     keys = _keys(session, table, chosen.keys) if chosen.keys else None
     change = trial(session, command, work)
     if options.results:
@@ -151,7 +168,8 @@ def _rows(name: str, rate: ResolvedRate) -> list[tuple[str, str]]:
     return [(name, rate.source), *(("", f"warning: {warning}") for warning in rate.warnings)]
 
 
-def _check_options(options: Options) -> None:
+def check_options(options: Options) -> None:
+    """Raises `errors.BadArgument` for a cap that is none."""
     if options.max_items is not None and options.max_items < 1:
         raise errors.BadArgument(
             f"--max-items {options.max_items}: must be at least 1", fix="leave it out to work on all items"

@@ -20,7 +20,8 @@ class Filter:
 
     `clauses` are `field:op:value`, all of which must hold; `search` is a part of any searchable field; `as_of` keeps
     what was created later out. `index` is where it is looked for, `keys` the list of keys that takes a filter's place.
-    `declared` is what is known of the table beyond what DynamoDB says.
+    `key_expression` is a KeyConditionExpression that shares names and values with the other; `nodes` are clauses
+    already parsed. `declared` is what is known of the table beyond what DynamoDB says.
     """
 
     where: str | None = None
@@ -33,12 +34,15 @@ class Filter:
     index: str = ""
     keys: str = ""
     nodes: tuple[Node, ...] = ()
+    key_expression: str | None = None
+    consistent: bool = False
     declared: Declarations = NOTHING
 
     @property
     def text(self) -> str:
         """For people and for the plan's fingerprint."""
-        parts = [self.where or "", " ".join(part for part in (self.expression, self.names, self.values) if part)]
+        raw = (self.key_expression, self.expression, self.names, self.values)
+        parts = [self.where or "", " ".join(part for part in raw if part)]
         parts += [*self.clauses, *map(repr, self.nodes)]
         parts += [f"search {self.search!r}"] if self.search is not None else []
         parts += [f"as of {self.as_of}"] if self.as_of is not None else []
@@ -49,7 +53,7 @@ class Filter:
     @property
     def narrows(self) -> bool:
         """Whether it says anything about items' attributes."""
-        given = (self.where, self.expression, self.search, self.as_of)
+        given = (self.where, self.expression, self.key_expression, self.search, self.as_of)
         return bool(self.clauses or self.nodes) or any(each is not None for each in given)
 
 
@@ -75,10 +79,8 @@ def select(table: Table, chosen: Filter) -> Selected:
     if chosen.keys:
         return Selected(Scope(table, listed=True))
     node = where.conjunction(list(_nodes(table, chosen)))
-    if chosen.expression is not None:
-        raw = where.from_raw(chosen.expression, chosen.names, chosen.values)
-        both = raw if node is None else where.merge(raw, where.compile_filter(node, table.keys))
-        return Selected(Scope(table, filter=both, guard=both), None, index)
+    if chosen.expression is not None or chosen.key_expression is not None:
+        return Selected(_raw_scope(table, node, chosen), None, index)
     if node is None:
         return Selected(Scope(table), None, index)
     return Selected(_scope(table, node, index), node, index, where.notes(node, table.keys))
@@ -96,10 +98,31 @@ def _scope(table: Table, node: Node, index: Index | None) -> Scope:
     )
 
 
+def _raw_scope(table: Table, node: Node | None, chosen: Filter) -> Scope:
+    """From expressions in DynamoDB's own syntax, and clauses besides."""
+    key, names, values = chosen.key_expression, chosen.names, chosen.values
+    both = None if node is None else where.compile_filter(node, table.keys)
+    if chosen.expression is not None:
+        if key is not None:
+            names, values = where.used(chosen.expression, names), where.used(chosen.expression, values)
+        raw = where.from_raw(chosen.expression, names, values)
+        both = raw if both is None else where.merge(raw, both)
+    if key is None:
+        return Scope(table, filter=both, guard=both)
+    pinned = where.from_raw(key, where.used(key, chosen.names), where.used(key, chosen.values))
+    # Names and values of the two may be shared; in a request each has aliases of its own.
+    both = None if both is None else where.realiased(both, ("n", "v"))
+    return Scope(table, filter=both, key_condition=where.realiased(pinned, ("k", "k")), guard=both)
+
+
 def _check(chosen: Filter) -> None:
     if chosen.where is not None and chosen.expression is not None:
         raise errors.BadArgument("--where and --filter-expression exclude each other", fix="give one of them")
-    if chosen.expression is None and (chosen.names is not None or chosen.values is not None):
+    if (
+        chosen.expression is None
+        and chosen.key_expression is None
+        and (chosen.names is not None or chosen.values is not None)
+    ):
         raise errors.BadArgument("--expression-names and --expression-values go with --filter-expression")
     if chosen.keys and (chosen.narrows or chosen.index):
         raise errors.BadArgument(
@@ -170,6 +193,7 @@ def narrowed(work: Work, selected: Selected, chosen: Filter) -> Work:
         index="" if index is None else index.name,
         lookup=index is not None and index.projection != "ALL" and whole,
         keys=chosen.keys,
+        consistent=work.consistent or chosen.consistent,
         selects=None if selected.node is None else to_portable(selected.node),
     )
     if chosen.declared.descriptor is None:

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -278,6 +278,21 @@ def run_local(
     `broken` gives the error for which `stop` said to stop, if it was one. An error that is neither one of ours nor
     botocore's is a bug and is raised.
     """
+    report, failure = run_in_process(plan, session, job_id, checkpoints, stop, totals, broken, given)
+    return replace(report, error=error_lines(failure) if failure is not None else ())
+
+
+def run_in_process(
+    plan: Plan,
+    session: boto3.Session,
+    job_id: str,
+    checkpoints: MemoryCheckpoints,
+    stop: Callable[[], bool],
+    totals: Totals,
+    broken: Callable[[], errors.BulkexecError | None] = lambda: None,
+    given: Given = NOTHING_GIVEN,
+) -> tuple[Report, errors.BulkexecError | None]:
+    """As `run_local`, with the error that ended the run as it is. Without a job's id nothing is kept here."""
     started, wall = time.monotonic(), time.time()
     cap = local_cap(plan.options.max_items)
     budgets = local_budgets(plan)
@@ -286,7 +301,8 @@ def run_local(
     run.progress = totals.add
     failure: errors.BulkexecError | None = None
     try:
-        with user_errors(plan.command), LiveRates(rates_file(job_id), budgets):
+        rates = LiveRates(rates_file(job_id), budgets) if job_id else nullcontext()
+        with user_errors(plan.command), rates:
             _walk(run, plan, checkpoints, given.threads, started)
             if plan.options.results and _finished(plan, checkpoints):
                 _manifest(plan, session, checkpoints, wall)
@@ -296,13 +312,8 @@ def run_local(
     failure = failure or (None if finished else broken())
     status = "failed" if failure is not None else status_of(plan, finished, cap.reached)
     report = _report(plan, job_id, checkpoints, status, given.failures_kept)
-    return replace(
-        report,
-        preview=tuple(run.preview.rows),
-        error=error_lines(failure) if failure is not None else (),
-        notes=rate_notes(run),
-        duration_seconds=time.monotonic() - started,
-    )
+    seconds = time.monotonic() - started
+    return replace(report, preview=tuple(run.preview.rows), notes=rate_notes(run), duration_seconds=seconds), failure
 
 
 def _walk(run: Run, plan: Plan, checkpoints: MemoryCheckpoints, threads: int, started: float) -> None:

@@ -72,8 +72,10 @@ __all__ = [
     "parse_clause",
     "parse_where",
     "project",
+    "realiased",
     "search_node",
     "split_key",
+    "used",
 ]
 
 # Expression limits: "Service, account, and table quotas in Amazon DynamoDB", section Expression parameters.
@@ -146,6 +148,19 @@ def merge(a: Expression, b: Expression) -> Expression:
     aliases = Aliases()
     texts = [_enclosed(_realiased(expression, aliases)) for expression in (a, b)]
     return aliases.expression(" AND ".join(texts))
+
+
+def realiased(expression: Expression, prefix: tuple[str, str]) -> Expression:
+    """The same expression under aliases that begin with `prefix`, so that it can share a request with another one."""
+    aliases = Aliases(prefix)
+    return aliases.expression(_realiased(expression, aliases))
+
+
+def used(expression: str, known: str | None) -> str | None:
+    """Those of some names or values, a JSON object, that an expression uses; None for none. Raises BadFilter."""
+    aliases = set(_ALIAS.findall(expression))
+    kept = {alias: value for alias, value in _json_object(known, "the names or values").items() if alias in aliases}
+    return json.dumps(kept) if kept else None
 
 
 def project(names: Iterable[str], start: Expression | None = None) -> Expression:
