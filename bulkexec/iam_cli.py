@@ -20,7 +20,9 @@ def _list(_context: click.Context, _parameter: click.Parameter, text: str | None
 @click.option("--account", default="ACCOUNT", help="Twelve digits; a word to replace if left out.")
 @click.option("--region", default="REGION", help="AWS region; a word to replace if left out.")
 @click.option("--bucket", default="", help="The bucket, if it is not the one that bootstrap makes.")
-@click.option("--results", metavar="S3-URI,…", callback=_list, help="Further places where results may be written.")
+@click.option(
+    "--results", metavar="S3-URI,…", callback=_list, help="Further places where results may be written, and keys read."
+)
 @click.option(
     "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json: only the document."
 )

@@ -30,8 +30,8 @@ def partition_of(region: str) -> str:
 class Scope:
     """What the resources of a policy are called. `tables` are names or ARNs; none: every table of account and region.
 
-    `places` are further S3 locations (bucket or bucket/prefix) where results may go. `region` and `account` left as
-    they are make a document to fill in.
+    `places` are further S3 locations (bucket or bucket/prefix) where results may go and keys may come from. `region`
+    and `account` left as they are make a document to fill in.
     """
 
     tables: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class Scope:
             "table": self._tables(),
             "index": self._tables("/index/*"),
             "control table": [self._arn("dynamodb", f"table/{self.control_table}")],
-            "bucket": [self._object(self.bucket_name)],
+            "bucket": [self._object(name) for name in self._buckets()],
             "script": [self._object(f"{self.bucket_name}/{layout.SCRIPTS}/*")],
             "wheel": [self._object(f"{self.bucket_name}/{layout.WHEELS}/*")],
             "job folder": [self._object(f"{self.bucket_name}/{layout.JOBS}/*")],
@@ -87,6 +87,10 @@ class Scope:
     def folders(self) -> list[str]:
         """All objects that are ours, and all places for results."""
         return [self._object(f"{self.bucket_name}/{layout.ROOT}/*"), *map(self._place, self.places)]
+
+    def _buckets(self) -> list[str]:
+        others = (place.removeprefix("s3://").partition("/")[0] for place in self.places)
+        return list(dict.fromkeys((self.bucket_name, *others)))
 
     def _place(self, place: str) -> str:
         return self._object(f"{place.removeprefix('s3://').strip('/')}/*")
@@ -168,6 +172,7 @@ def session_policy(
         _allow(_actions(grants, "table", "index"), scope.arns("table") + scope.arns("index")),
         _allow(_actions(grants, "control table"), scope.arns("control table")),
         _allow(_actions(grants, "script", "wheel", "job folder", "result"), scope.folders()),
+        _allow(_actions(grants, "bucket"), scope.arns("bucket")),
         _allow(_actions(grants, "log group", "log stream"), ["*"]),
     ]
     text = json.dumps({"Version": VERSION, "Statement": statements}, separators=(",", ":"))
