@@ -1,9 +1,14 @@
-"""`python -m benchmarks [client|fleet|fleet-real|spark|memory …]`: measure, and write down what was found."""
+"""`python -m benchmarks [client|fleet|fleet-real|spark|memory …]`: measure, and write down what was found.
 
+`python -m benchmarks --case copy --endpoint "TLS, 5 ms"` measures a part of `client` and writes nothing down.
+"""
+
+import argparse
 import subprocess
 import sys
 
 from benchmarks import client, document, endpoint, fleet_real, fleet_simulation, memory, spark_overhead
+from benchmarks.cases import CASES
 
 
 def run_client() -> None:
@@ -59,12 +64,32 @@ BENCHMARKS = {
 }
 
 
-def main(names: list[str]) -> int:
-    """Run the named benchmarks; 2 for a name there is not."""
+def show_client(cases: list[str], endpoints: list[str]) -> None:
+    """Some cases on some endpoints; all of what is not named."""
+    chosen = tuple(case for case in CASES if case.name in (cases or [case.name]))
+    variants = tuple(each for each in endpoint.VARIANTS if str(each) in (endpoints or [str(each)]))
+    for row in client.measure_all(endpoint.build(), chosen, variants):
+        print(client.table([row]).splitlines()[-1], flush=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the named benchmarks, all if none is named."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="benchmark", help=", ".join(BENCHMARKS))
+    parser.add_argument("--case", action="append", default=[], choices=[case.name for case in CASES])
+    parser.add_argument("--endpoint", action="append", default=[], choices=[str(each) for each in endpoint.VARIANTS])
+    chosen = parser.parse_args(arguments)
+    names: list[str] = chosen.names
     unknown = set(names) - set(BENCHMARKS)
     if unknown:
-        print(f"no benchmark {', '.join(sorted(unknown))}; there are: {', '.join(BENCHMARKS)}", file=sys.stderr)
-        return 2
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are: {', '.join(BENCHMARKS)}")
+    if chosen.case or chosen.endpoint:
+        if names not in ([], ["client"]):
+            parser.error("--case and --endpoint are of the benchmark client alone")
+        show_client(chosen.case, chosen.endpoint)
+        return 0
     if len(names) == 1:
         BENCHMARKS[names[0]]()
         return 0

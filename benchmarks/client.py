@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,21 +80,23 @@ class Row:
         return self.share_of_boto3 <= self.case.at_most
 
 
-def measure_all(tls: bool, seconds: float = SECONDS) -> Iterator[Row]:
-    """Every case in every variant."""
-    for variant in VARIANTS:
+def measure_all(
+    tls: bool, cases: Sequence[Case] = CASES, variants: Sequence[Variant] = VARIANTS, seconds: float = SECONDS
+) -> Iterator[Row]:
+    """Every case in every variant; without `tls` those that need it are left out."""
+    for variant in variants:
         if tls or not variant.tls:
             with running(variant) as endpoint:
-                yield from _measure_variant(variant, endpoint, seconds)
+                yield from _measure_variant(cases, variant, endpoint, seconds)
 
 
-def _measure_variant(variant: Variant, endpoint: Endpoint, seconds: float) -> Iterator[Row]:
+def _measure_variant(cases: Sequence[Case], variant: Variant, endpoint: Endpoint, seconds: float) -> Iterator[Row]:
     os.environ.update(ENVIRONMENT, AWS_ENDPOINT_URL_DYNAMODB=endpoint.url, AWS_CA_BUNDLE=endpoint.certificate)
     if not endpoint.certificate:
         del os.environ["AWS_CA_BUNDLE"]
     session = boto3.Session(region_name=TABLE.region)
     table, wire = session.resource("dynamodb").Table(TABLE.name), HttpWire(session, TABLE.region, THREADS + IN_FLIGHT)
-    for case in CASES:
+    for case in cases:
         yield _measure_case(case, variant, endpoint, table, wire, seconds)
 
 
