@@ -97,31 +97,31 @@ def _changing(as_caller: AsCaller, plan: "Callable[[Site, dict[str, Any]], list[
 
         terminal, name = Terminal(output == "json"), str(click.get_current_context().info_name)
 
-        def work(caller: Any) -> None:
+        def work(caller: Any) -> dict[str, Any]:
             from bulkexec.describe import user_errors
             from bulkexec.runtimes.steps import open_site
 
             site = open_site(caller.session)
             with user_errors(f"plan {name}"):
                 steps = plan(site, given)
-            _change(terminal, site, name, steps, None if yes else caller.ask)
+            terminal.say(f"PLAN  {name}  {site.account} / {site.region}")
+            _say_steps(terminal, steps)
+            return _document(site, name, _change(terminal, name, steps, None if yes else caller.ask))
 
-        as_caller(terminal, work, profile, region)
+        document = as_caller(terminal, work, profile, region)
+        if terminal.json_output:
+            terminal.document(json.dumps(document, indent=2).encode())
 
     return callback
 
 
-def _change(
-    terminal: "Terminal", site: "Site", name: str, steps: "list[Step]", ask: Callable[[str], str] | None
-) -> None:
+def _change(terminal: "Terminal", name: str, steps: "list[Step]", ask: Callable[[str], str] | None) -> "list[Step]":
+    """Do the steps, once they are confirmed; gives what was done, then what was left alone."""
     from bulkexec.runtimes.steps import carry_out, changes
 
-    terminal.say(f"PLAN  {name}  {site.account} / {site.region}")
-    _say_steps(terminal, steps)
     if not changes(steps):
         terminal.say("Nothing to do." if steps else "Nothing of bulkexec is here.")
-        _document(terminal, site, name, steps)
-        return
+        return steps
     _gate(terminal, ask)
     done = []
     for step in carry_out(steps, name):
@@ -129,7 +129,7 @@ def _change(
         done.append(step)
     terminal.say()
     terminal.say(f"DONE  {name}" + ("   bulkexec doctor looks whether all is well" if name == "bootstrap" else ""))
-    _document(terminal, site, name, [*done, *(step for step in steps if step.act is None)])
+    return [*done, *(step for step in steps if step.act is None)]
 
 
 _DONE = {"make": "made", "mend": "mended", "remove": "removed", "warning": "warning", "keep": "kept"}
@@ -163,11 +163,9 @@ def _gate(terminal: "Terminal", ask: Callable[[str], str] | None) -> None:
         raise errors.NotConfirmed(f'not confirmed: got "{typed}", expected "yes"', state="nothing changed")
 
 
-def _document(terminal: "Terminal", site: "Site", name: str, steps: "Sequence[Step]") -> None:
-    if terminal.json_output:
-        members = {"command": name, "status": "finished", "account": site.account, "region": site.region}
-        document = {**members, "steps": [step.to_json() for step in steps], "exit_code": 0}
-        terminal.document(json.dumps(document, indent=2).encode())
+def _document(site: "Site", name: str, steps: "Sequence[Step]") -> dict[str, Any]:
+    members = {"command": name, "status": "finished", "account": site.account, "region": site.region}
+    return {**members, "steps": [step.to_json() for step in steps], "exit_code": 0}
 
 
 # -- doctor ------------------------------------------------------------------------------------------------------
