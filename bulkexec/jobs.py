@@ -1,6 +1,7 @@
 """Jobs that are there already: continue one, follow one, change the rate of one."""
 
 from bulkexec import errors
+from bulkexec.accounts import session_for
 from bulkexec.ceilings import ResolvedRate, fetch_ceilings, resolve_rate
 from bulkexec.describe import recovery, require_recovery, require_same_table
 from bulkexec.launch import Caller, Launch, follow, in_region, job_id_of, naming, submit, walk
@@ -74,7 +75,8 @@ def _again(caller: Caller, plan: Plan, job_id: str, deployment: Deployment | Non
     """The plan of a job that goes on, checked against the table as it is now."""
     table = require_same_table(caller.session, plan.work.scope.table)
     for each in plan.work.changed if plan.mutates and not plan.options.dry_run else ():
-        require_recovery(require_same_table(caller.session, each), recovery(caller.session, each)[0])
+        session = session_for(caller.session, each, plan.work, plan.options)
+        require_recovery(require_same_table(session, each), recovery(session, each)[0])
     prices = fetch_prices(caller.session, table.region, table.table_class)
     caller.terminal.say(f"RESUME  {plan.command}  {table.name}   job {job_id}   plan {plan.id}")
     return Launch(plan, prices, job_id, deployment, None)

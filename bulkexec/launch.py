@@ -155,6 +155,10 @@ def _go(
     runtime, why = choose_runtime(request, planned.plan, cursor)
     deployment = None
     if runtime == "glue":
+        if planned.plan.options.target_profile:
+            raise errors.BadArgument(
+                "a Glue job has no profiles", fix="give --target-role with a role that the job's role may assume"
+            )
         deployment = find_deployment(caller.session, region)
         timeout_seconds = deployment.timeout_minutes * 60
         planned = price(_for_glue(planned, deployment, job_id, request), deployment.shape, timeout_seconds)

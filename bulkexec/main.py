@@ -137,6 +137,15 @@ _MUTATING = [
     click.Option(["--yes"], is_flag=True, help="Do not ask for confirmation."),
 ]
 
+_TARGET = [
+    click.Option(["--target-profile"], help="AWS profile for the target, where that is in another account."),
+    click.Option(
+        ["--target-role"],
+        metavar="ARN",
+        help="Role to assume for the target; a Glue job's role needs sts:AssumeRole on it.",
+    ),
+]
+
 _ROWS = [click.Option(["--results"], metavar="S3-URI", help="Write every match below this S3 location.")]
 
 
@@ -144,6 +153,8 @@ def bulk_command(kind: "type[Command]") -> click.Command:
     """The command-line form of a bulk command: its fields, and what every bulk command has."""
     own = [_option(each) for each in fields(kind) if "flag" in each.metadata]
     params = [*_SELECTION, *own, *(_ROWS if kind.keeps_rows else []), *_RUNNING]
+    if any(each.name == "to" for each in fields(kind)):
+        params += _TARGET
     params += [*(_MUTATING if kind.mutates else []), *_ACCOUNT]
     text = (kind.__doc__ or "").strip()
     return click.Command(
@@ -207,6 +218,8 @@ def _launch(caller: Any, kind: "type[Command]", own: dict[str, Any], given: dict
         results=given.get("results") or "",
         strategy=given.get("strategy", "native"),
         max_failures=given.get("max_failures"),
+        target_role=given.get("target_role") or "",
+        target_profile=given.get("target_profile") or "",
     )
     request = Request(
         given["table"],

@@ -292,13 +292,31 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class CostLimit:
+    """What one run may cost at most, and what its units and seconds cost, in USD. See `cost_cap`."""
+
+    usd: float
+    read_unit_usd: float = 0.0
+    write_unit_usd: float = 0.0
+    second_usd: float = 0.0
+
+    def spent(self, counts: Counts, seconds: float = 0.0) -> float:
+        """Dollars for metered units and for so many seconds of all workers."""
+        units = counts.read_units * self.read_unit_usd + counts.write_units * self.write_unit_usd
+        return units + seconds * self.second_usd
+
+
+@dataclass(frozen=True)
 class Options:
     """How to run, whatever the command. Rates are units a second for the whole job, None is "no limit of ours".
 
     `index_rates` are those of global secondary indexes, which have capacity of their own; `write_rate` is for the table
     that is read, `target_write_rate` for the one that puts go to where that is another.
 
+    `target_role` (an ARN) or `target_profile` gives the credentials for a target in another account.
+
     `results` is where rows go: the folder of one export (`s3://bucket/prefix/AWSDynamoDB/<id>`), or empty.
+    `cost_limit` is where a run stops, as at a cap of items.
     """
 
     read_rate: float | None = None
@@ -312,6 +330,9 @@ class Options:
     target_write_rate: float | None = None
     target_index_rates: dict[str, float] = field(default_factory=dict)
     max_failures: int | None = None
+    target_role: str = ""
+    target_profile: str = ""
+    cost_limit: CostLimit | None = None
 
 
 @dataclass(frozen=True)

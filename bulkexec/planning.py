@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import boto3
 
 from bulkexec import errors
+from bulkexec.accounts import session_for, target_session
 from bulkexec.ceilings import Ceilings, Load, ResolvedRate, fetch_ceilings, resolve_rate
 from bulkexec.command import Change, Command, arguments_of
 from bulkexec.cost import GlueShape, Prices, estimate
@@ -58,17 +59,19 @@ class Outline:
     selected: Selected
 
 
-def make_outline(session: boto3.Session, command: Command, table_name: str, chosen: Filter, dry_run: bool) -> Outline:
+def make_outline(
+    session: boto3.Session, command: Command, table_name: str, chosen: Filter, options: Options
+) -> Outline:
     """What a command will do to which tables. Raises `errors.Refused` of every kind; writes nothing."""
     table = describe(session, table_name)
     selected = select(table, chosen)
     command = command.prepare()
     work = narrowed(command.plan(selected.scope), selected, chosen)
     if command.writes_to:
-        work = replace(work, target=_target(session, command.writes_to, table))
+        work = replace(work, target=_target(target_session(session, options), command.writes_to, table))
     command.check(work)
     if command.mutates:
-        work = _recoverable(session, work, dry_run)
+        work = _recoverable(session, work, options)
     return Outline(command, work, selected)
 
 
@@ -84,7 +87,7 @@ def make_plan(
 ) -> Planned:
     """Everything about a run before it starts. Raises `errors.Refused` of every kind; writes nothing."""
     check_options(options)
-    outline = make_outline(session, command, table_name, chosen, options.dry_run)
+    outline = make_outline(session, command, table_name, chosen, options)
     command, work, selected = outline.command, outline.work, outline.selected
     table = selected.scope.table
     keys = _keys(session, table, chosen.keys) if chosen.keys else None
@@ -95,7 +98,7 @@ def make_plan(
     prices = fetch_prices(session, table.region, table.table_class)
     plan = Plan(command.name, arguments_of(command), work, segments, command.mutates, options, where=chosen.text)
     ceilings = fetch_ceilings(session, table)
-    there = None if work.target is None else fetch_ceilings(session, work.target)
+    there = None if work.target is None else fetch_ceilings(target_session(session, options), work.target)
     planned = Planned(plan, prices, selected.remarks, asked, ceilings, target_ceilings=there, trial=change)
     limited(planned, None)  # a rate that is none is refused before anything else is asked or shown
     return planned
@@ -118,12 +121,12 @@ def _target(session: boto3.Session, name: str, source: Table) -> Table | None:
     return None if target.arn == source.arn else target
 
 
-def _recoverable(session: boto3.Session, work: Work, dry_run: bool) -> Work:
+def _recoverable(session: boto3.Session, work: Work, options: Options) -> Work:
     """The work with what is known of recovery. Raises `errors.RecoveryOff` for any table that would be changed."""
     known = {}
     for table in work.changed:
-        on, since = recovery(session, table)
-        if not dry_run:
+        on, since = recovery(session_for(session, table, work, options), table)
+        if not options.dry_run:
             require_recovery(table, on)
         known[table.arn] = replace(table, recovery=on, recovery_from=since)
     source, target = work.scope.table, work.target

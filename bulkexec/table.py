@@ -96,10 +96,12 @@ class ListOptions(Selecting, Running, total=False):
 
 
 class PutOptions(ListOptions, total=False):
-    """Also: the condition of every put."""
+    """Also: the condition of every put, and credentials for a target in another account."""
 
     if_not_exists: bool
     if_exists: bool
+    target_role: str
+    target_profile: str
 
 
 class Table:
@@ -155,7 +157,7 @@ class Table:
         """Put the given items, as Python values."""
         given = GivenItems(items)
         command = PutItems(options.get("if_not_exists", False), options.get("if_exists", False), given.fingerprint)
-        outline = make_outline(self._session, command, self.name, Filter(keys="items"), options.get("dry_run", False))
+        outline = make_outline(self._session, command, self.name, Filter(keys="items"), _how(options))
         result = self._run(outline, "items", options, Given(command, given.source), len(given.lines))
         if options.get("resume_token"):
             return result  # the first call has said it
@@ -243,7 +245,7 @@ class Table:
     def _selected(self, command: Callable[[bool], Command], options: Mapping[str, Any]) -> MassOpResult:
         chosen = self._filter(options)
         made = command(not chosen.narrows)
-        outline = make_outline(self._session, made, self.name, chosen, options.get("dry_run", False))
+        outline = make_outline(self._session, made, self.name, chosen, _how(options))
         return self._run(outline, chosen.text, options, Given(outline.command), None)
 
     def _filter(self, options: Mapping[str, Any]) -> Filter:
@@ -265,7 +267,7 @@ class Table:
         lines = [_key_line(key) for key in keys]
         where = f"{len(lines)} keys {hashlib.sha256(b''.join(lines)).hexdigest()[:16]}"
         chosen = Filter(keys=where, declared=self.declarations)
-        outline = make_outline(self._session, command, self.name, chosen, options.get("dry_run", False))
+        outline = make_outline(self._session, command, self.name, chosen, _how(options))
         given = Given(outline.command, lambda calls: KeyReader(calls, outline.work, lambda: lines))
         return self._run(outline, where, options, given, len(lines))
 
@@ -305,12 +307,7 @@ class Table:
             if listed is not None
             else total_segments(size, THREADS, asked, pinned=work.scope.pinned)
         )
-        how = Options(
-            max_items=options.get("max_items"),
-            dry_run=options.get("dry_run", False),
-            strategy=options.get("strategy", "native"),
-            max_failures=options.get("max_failures"),
-        )
+        how = _how(options)
         check_options(how)
         command = outline.command
         plan = Plan(command.name, arguments_of(command), work, segments, command.mutates, how, where=where)
@@ -321,6 +318,17 @@ class Table:
         # Without the limits that take further permissions to read; what DescribeTable says is enough for a rate.
         there = None if work.target is None else Ceilings()
         return limited(Planned(plan, Prices("not asked"), asked=rates, target_ceilings=there), None).plan
+
+
+def _how(options: Mapping[str, Any]) -> Options:
+    return Options(
+        max_items=options.get("max_items"),
+        dry_run=options.get("dry_run", False),
+        strategy=options.get("strategy", "native"),
+        max_failures=options.get("max_failures"),
+        target_role=options.get("target_role", ""),
+        target_profile=options.get("target_profile", ""),
+    )
 
 
 def _map(map_fn: Map | MapFunction | None) -> Map | None:

@@ -7,6 +7,7 @@ from itertools import islice
 import boto3
 
 from bulkexec import errors
+from bulkexec.accounts import target_session
 from bulkexec.budgets import TableBudgets
 from bulkexec.command import Command, restore
 from bulkexec.control import ControlTable
@@ -74,7 +75,8 @@ def assemble(
     objects = Objects(session, table.region)
     writer, there = Writer(calls, work, sequential=sequential), None
     if target is not None:
-        there = Writer(_calls(session, target, threads), Work(Scope(target)), sequential=sequential), budgets.target
+        calls_there = _calls(target_session(session, plan.options), target, threads)
+        there = Writer(calls_there, Work(Scope(target)), sequential=sequential), budgets.target
     return Run(
         plan=plan,
         command=given.command or restore(plan.command, plan.arguments),

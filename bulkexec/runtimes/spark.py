@@ -15,6 +15,7 @@ import boto3
 import msgspec
 
 from bulkexec import errors, layout
+from bulkexec.accounts import session_for
 from bulkexec.control import TAKEN_OVER, ControlTable, TakenOver
 from bulkexec.cursor import Cursor
 from bulkexec.describe import recovery, require_recovery, require_same_table, user_errors
@@ -146,7 +147,8 @@ class _Driver:
         with ExitStack() as beside:
             require_same_table(self._session, self._plan.work.scope.table)
             for table in self._plan.work.changed if self._writes else ():
-                require_recovery(require_same_table(self._session, table), recovery(self._session, table)[0])
+                session = session_for(self._session, table, self._plan.work, self._plan.options)
+                require_recovery(require_same_table(session, table), recovery(session, table)[0])
                 beside.enter_context(self._lock(table.arn))
             progress = ProgressLog(self._progress, log, LOG_SECONDS)
             beside.enter_context(Background(progress.keep, progress.failed))
