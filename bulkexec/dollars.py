@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from bulkexec.model import Counts, Table
+from bulkexec.model import CostLimit, Counts, Table, Work
 
 DPUS: Final[dict[str, float]] = {
     **{f"G.{size}X": size for size in (1, 2, 4, 8, 12, 16)},
@@ -50,6 +50,40 @@ def metered_usd(counts: Counts, table: Table, prices: Prices) -> float | None:
     0 when capacity is provisioned, because that is paid already; None when a price that is needed is not known.
     """
     return added(reads_usd(counts.read_units, table, prices), writes_usd(counts.write_units, table, prices))
+
+
+def run_usd(counts: Counts, work: Work, prices: Prices, target_prices: Prices | None = None) -> float | None:
+    """The same for all tables of a run.
+
+    Where two are written to, as by a move to another table, counts do not tell them apart: the dearer price is taken.
+    """
+    table = work.scope.table
+    writes = [writes_usd(counts.write_units, each, _of(each, work, prices, target_prices)) for each in work.changed]
+    known = [each for each in writes if each is not None]
+    dearest = max(known, default=0.0) if len(known) == len(writes) else None
+    return added(reads_usd(counts.read_units, table, prices), dearest)
+
+
+def cost_limit(
+    usd: float, work: Work, prices: Prices, target_prices: Prices | None = None, glue: GlueShape | None = None
+) -> CostLimit | None:
+    """A limit on what a run may cost, as something that can be reckoned with where no prices are at hand.
+
+    None when a price that it needs is not known, because then it could not be kept.
+    """
+    unit = [run_usd(each, work, prices, target_prices) for each in (Counts(read_units=1), Counts(write_units=1))]
+    second = 0.0
+    if glue is not None:
+        of_glue = None if glue.dpus is None else glue_usd(glue.dpus / 3600, glue.flex, prices)
+        if of_glue is None:
+            return None
+        second = of_glue
+    read, write = unit
+    return None if read is None or write is None else CostLimit(usd, read, write, second)
+
+
+def _of(table: Table, work: Work, prices: Prices, target_prices: Prices | None) -> Prices:
+    return prices if table.arn == work.scope.table.arn else target_prices or prices
 
 
 def reads_usd(units: float, table: Table, prices: Prices) -> float | None:

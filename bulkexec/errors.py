@@ -17,7 +17,9 @@ BulkexecError                 exit code 1 unless a subclass says otherwise
 │   ├── UnknownJob            BX112  no record of that job
 │   ├── TableUnusable         BX113  the table exists but is not ACTIVE, or is not the one it was
 │   ├── JobRunning            BX114  another process runs the job
-│   └── CreatedAtFieldNotDeclared BX115  --as-of without a declared created_at_field
+│   ├── CreatedAtFieldNotDeclared BX115  --as-of without a declared created_at_field
+│   ├── TooExpensive          BX116  the run costs more than --max-cost, or nobody can say what it costs
+│   └── PlanStale             BX117  a plan made earlier does not fit its table or this version any more
 ├── AccessDenied              BX301  IAM refused an action
 ├── RequestRejected           BX302  the service refused a request as invalid
 ├── Exhausted                 BX303  throttling or server errors outlasted every retry
@@ -155,6 +157,18 @@ class CreatedAtFieldNotDeclared(Refused):
     """`as_of` says nothing while it is not known which attribute tells when an item was created."""
 
     code = "BX115"
+
+
+class TooExpensive(Refused):
+    """The run costs more than `--max-cost`, or a price that is needed to say so is not known."""
+
+    code = "BX116"
+
+
+class PlanStale(Refused):
+    """A plan that was made earlier does not fit its table, or this version of bulkexec, any more."""
+
+    code = "BX117"
 
 
 class AccessDenied(BulkexecError):

@@ -1,0 +1,138 @@
+"""Approve exactly what will run: a plan as a file, and whether it still fits the tables it was made for. No I/O.
+
+What is written is the plan itself, a map's text included, with what makes it comparable later: the version that made
+it, and where it was to run.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import msgspec
+
+from bulkexec import errors
+from bulkexec.model import Plan, Table
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Approval:
+    """A plan to be run later, made by version `bulkexec`. `map_hash` is that of the command with its map.
+
+    `limits` and `remarks` are for display.
+    """
+
+    bulkexec: str
+    plan: Plan
+    runtime: Literal["local", "glue"]
+    map_hash: str
+    limits: tuple[tuple[str, str], ...] = ()
+    remarks: tuple[str, ...] = ()
+    format: int = FORMAT
+
+    def to_json(self) -> bytes:
+        """As a file, for people to read and for `read_approval`."""
+        return msgspec.json.format(msgspec.json.encode(self, order="sorted"), indent=2) + b"\n"
+
+
+def approve(
+    version: str,
+    plan: Plan,
+    runtime: Literal["local", "glue"],
+    limits: Iterable[tuple[str, str]] = (),
+    remarks: Iterable[str] = (),
+) -> Approval:
+    """What is written for a plan by this `version`."""
+    return Approval(version, plan, runtime, map_hash(plan), tuple(limits), tuple(remarks))
+
+
+def map_hash(plan: Plan) -> str:
+    """Of the command and all of its arguments, the text of a map among them."""
+    content = msgspec.json.encode((plan.command, plan.arguments), order="sorted")
+    return hashlib.sha256(content).hexdigest()
+
+
+def read_approval(data: bytes, name: str, version: str) -> Approval:
+    """The inverse of `to_json`; `name` is the file's, `version` this one.
+
+    Raises `errors.PlanStale` for anything that cannot be run here.
+    """
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise errors.PlanStale(
+            f"{name} is no plan: {error}",
+            fix="write one with: bulkexec plan COMMAND … -o plan.json",
+            state="nothing done",
+        ) from error
+    if head.format != FORMAT or _major(head.bulkexec) != _major(version):
+        raise _stale(f"{name} was made by bulkexec {head.bulkexec}, this is {version}")
+    try:
+        approval = msgspec.json.decode(data, type=Approval)
+    except msgspec.ValidationError as error:
+        raise _stale(f"{name} cannot be read by this version: {error}") from error
+    if map_hash(approval.plan) != approval.map_hash:
+        raise _stale(f"{name} was changed after it was made: its command or map is not the one that was planned")
+    return approval
+
+
+class _Head(msgspec.Struct):
+    bulkexec: str
+    format: int
+
+
+def _major(version: str) -> str:
+    """Before 1.0 every minor version may change what a plan means."""
+    parts = version.split(".")
+    return ".".join(parts[:2]) if parts[0] == "0" else parts[0]
+
+
+def _stale(message: str) -> errors.PlanStale:
+    return errors.PlanStale(message, fix="plan again: bulkexec plan COMMAND … -o plan.json", state="nothing done")
+
+
+def tables_of(plan: Plan) -> tuple[Table, ...]:
+    """Every table that a plan is about."""
+    target = plan.work.target
+    return (plan.work.scope.table,) if target is None else (plan.work.scope.table, target)
+
+
+def require_unchanged(planned: Table, now: Table) -> None:
+    """Raises `errors.PlanStale` when a table is not what it was when the plan was made. Sizes may differ."""
+    differences = changes(planned, now)
+    if differences:
+        raise _stale(f"table {planned.name} is not what it was when the plan was made: {'; '.join(differences)}")
+
+
+def changes(planned: Table, now: Table) -> list[str]:
+    """What is different, in words."""
+    found = []
+    if planned.arn != now.arn:
+        found.append(f"it was {planned.arn} and is {now.arn}")
+    elif planned.id and now.id and planned.id != now.id:
+        found.append("it was dropped and made again")
+    if planned.keys != now.keys:
+        found.append("its keys")
+    found += _index_changes(planned, now)
+    if planned.recovery and not now.recovery:
+        found.append("point-in-time recovery is off")
+    if planned.billing != now.billing:
+        found.append(f"it was {planned.billing} and is {now.billing}")
+    if set(planned.replicas) != set(now.replicas):
+        found.append("its replicas")
+    return found
+
+
+def _index_changes(planned: Table, now: Table) -> list[str]:
+    """Indexes that came, went, or have other keys or another projection."""
+    before, after = ({index.name: _shape(index) for index in table.indexes} for table in (planned, now))
+    words = [f"index {name} is gone" for name in before.keys() - after.keys()]
+    words += [f"index {name} is new" for name in after.keys() - before.keys()]
+    words += [f"index {name} was changed" for name in before.keys() & after.keys() if before[name] != after[name]]
+    return sorted(words)
+
+
+def _shape(index: Any) -> Any:
+    return replace(index, item_count=0, size_bytes=0, read_capacity=0, write_capacity=0)
