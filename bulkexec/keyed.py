@@ -1,22 +1,32 @@
 """Pages of items that are named one by one: by keys in a file or in S3, or given by the caller of the Python API."""
 
+import binascii
 import gzip
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Context, Decimal
+from hashlib import blake2b
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any, Protocol
+from zlib import crc32
 
 import msgspec
 
 from bulkexec import errors
+from bulkexec.equality import same_items
 from bulkexec.lookup import BATCH_GET_ITEMS, fetch_items
 from bulkexec.model import KeyAttribute, Page, Segment, Work
 from bulkexec.s3 import Location, Objects
+from bulkexec.where.tree import is_number
 from bulkexec.wire import OnThrottle, Retrying
 
 KEYS_A_PAGE = BATCH_GET_ITEMS
 SEGMENTS_OF_A_LIST = 16
 """A list of keys is divided among so many segments at most, because each reads all of it."""
 KEYS_A_SEGMENT = 1000
+PARTITION_KEY_BYTES, SORT_KEY_BYTES = 2048, 1024
+"""https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
 
 
 class KeyLines(Protocol):
@@ -27,14 +37,27 @@ class KeyLines(Protocol):
 
 
 def file_lines(path: str) -> KeyLines:
-    """The lines of a file, gzipped or not."""
+    """The lines of a file, gzipped or not, or of every file below a folder, in the order of their names."""
 
     def lines() -> Iterator[bytes]:
-        opener = gzip.open if path.endswith(".gz") else open
-        with opener(path, "rb") as stream:
-            yield from stream
+        for each in list_files(Path(path)):
+            opener = gzip.open if each.suffix == ".gz" else open
+            with opener(each, "rb") as stream:
+                yield from stream
 
     return lines
+
+
+def list_files(path: Path) -> list[Path]:
+    """The file of this name, or all those below it."""
+    return sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+
+
+def one_list(path: Path) -> tuple[bytes, str]:
+    """What `file_lines` gives of a file or folder as the content of one object, and how its name has to end."""
+    if not path.is_dir():
+        return path.read_bytes(), ".gz" if path.suffix == ".gz" else ""
+    return gzip.compress(b"".join(file_lines(str(path))())), ".gz"
 
 
 def object_lines(objects: Objects, place: Location) -> KeyLines:
@@ -58,40 +81,73 @@ def typed_key(line: bytes, keys: Sequence[KeyAttribute]) -> msgspec.Raw:
 
     Raises ValueError when it is none for these key attributes.
     """
-    whole: Any = msgspec.json.decode(line)
-    key = whole.get("Keys") or whole.get("Item") or whole if isinstance(whole, dict) else None
-    if not isinstance(key, dict):
+    return msgspec.Raw(msgspec.json.encode(_key_in(line, keys)))
+
+
+def _key_in(line: bytes, keys: Sequence[KeyAttribute]) -> dict[str, dict[str, str]]:
+    texts = _texts(line, keys)
+    for attribute, text in zip(keys, texts, strict=True):
+        _check(attribute, text, PARTITION_KEY_BYTES if attribute is keys[0] else SORT_KEY_BYTES)
+    return {attribute.name: {attribute.type: text} for attribute, text in zip(keys, texts, strict=True)}
+
+
+def _texts(line: bytes, keys: Sequence[KeyAttribute]) -> list[str]:
+    """The values of a line's key, without their types. Raises ValueError where one is missing or of another type."""
+    try:
+        whole: Any = msgspec.json.decode(line)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(whole, dict):
         raise ValueError("not a JSON object")
-    for attribute in keys:
-        value = key.get(attribute.name)
-        if not isinstance(value, dict) or list(value) != [attribute.type] or not isinstance(value[attribute.type], str):
-            raise ValueError(f"it has no {attribute.name} of type {attribute.type}")
-    return msgspec.Raw(msgspec.json.encode({attribute.name: key[attribute.name] for attribute in keys}))
+    # A table may have a key attribute called Keys or Item; its value is a typed one then, not a key.
+    places: tuple[Any, ...] = (whole.get("Keys"), whole.get("Item"), whole)
+    for key in places:
+        try:
+            texts = [key[each.name][each.type] for each in keys]
+        except (KeyError, TypeError):
+            continue
+        if all(isinstance(text, str) for text in texts):
+            return texts
+    missing = " and ".join(f"{each.name} of type {each.type}" for each in keys)
+    raise ValueError(f"it has no {missing}")
+
+
+def _check(attribute: KeyAttribute, text: str, limit_bytes: int) -> None:
+    """Refuses what no item can have in its key: it would fail the keys that are asked for beside it too."""
+    if attribute.type == "N":
+        if not is_number(text):
+            raise ValueError(f"{attribute.name} is {text!r}, which is no number")
+        return
+    size_bytes = len(binascii.a2b_base64(text, strict_mode=True) if attribute.type == "B" else text.encode())
+    if not 0 < size_bytes <= limit_bytes:
+        raise ValueError(f"{attribute.name} has {size_bytes:,} bytes, a key has 1 to {limit_bytes:,}")
 
 
 def count_keys(source: str, lines: KeyLines, keys: Sequence[KeyAttribute]) -> int:
-    """How many keys a list has. Raises `errors.BadArgument` when it cannot be read or a line has none."""
+    """How many lines of a list have keys. Raises `errors.BadArgument` when it cannot be read or a line has none."""
     count = 0
     try:
         for number, line in enumerate(lines(), 1):
-            if not line.strip():
-                continue
-            try:
-                typed_key(line, keys)
-            except (ValueError, msgspec.DecodeError) as error:
-                raise errors.BadArgument(
-                    f"line {number} of {source} is not a key of this table: {error}",
-                    fix='one JSON object a line, e.g. {"pk": {"S": "a"}}, or a list that a job left',
-                    state="nothing written",
-                ) from error
-            count += 1
-    except OSError as error:
-        raise errors.BadArgument(
-            f"{source} cannot be read: {error.strerror or error}", fix="check --keys-from"
-        ) from error
+            if line.strip():
+                _require_key(source, number, line, keys)
+                count += 1
+    except (OSError, EOFError, zlib.error) as error:  # the last two: of what is gzipped only by name, or cut off
+        said = getattr(error, "strerror", None) or error
+        raise errors.BadArgument(f"{source} cannot be read: {said}", fix="check --keys-from") from error
     if not count:
         raise errors.BadArgument(f"{source} has no keys", fix="check --keys-from")
     return count
+
+
+def _require_key(source: str, number: int, line: bytes, keys: Sequence[KeyAttribute]) -> None:
+    try:
+        _key_in(line, keys)
+    except ValueError as error:
+        raise errors.BadArgument(
+            f"line {number} of {source} is not a key of this table: {error}",
+            fix='one JSON object a line, e.g. {"pk": {"S": "a"}}, or a list that a job left',
+            state="nothing written",
+        ) from error
 
 
 def segments_for(keys: int) -> int:
@@ -102,12 +158,13 @@ def segments_for(keys: int) -> int:
 class KeyReader:
     """Reads the items that a list of keys names, a hundred at a time. Keys whose items are gone are missing.
 
-    A command that wants keys alone gets them without a read.
+    Each key counts once, however often and however written it is in the list. A command that wants keys alone gets them
+    without a read.
     """
 
     def __init__(self, calls: Retrying, work: Work, lines: KeyLines) -> None:
         self._calls, self._work, self._lines = calls, work, lines
-        self._open: dict[int, tuple[int, Iterator[bytes]]] = {}
+        self._open: dict[int, tuple[int, Iterator[msgspec.Raw]]] = {}
 
     def page(
         self,
@@ -119,16 +176,20 @@ class KeyReader:
     ) -> Page:
         """See `reader.PageSource`. The last evaluated key is a place in the list."""
         table = self._work.scope.table
-        lines, last = self._take(segment, _line(start_key), min(limit or KEYS_A_PAGE, KEYS_A_PAGE))
-        keys = list(dict.fromkeys(bytes(typed_key(line, table.keys)) for line in lines))
-        raw = [msgspec.Raw(key) for key in keys]
+        keys, last = self._take(segment, _place(start_key), min(limit or KEYS_A_PAGE, KEYS_A_PAGE))
+        shown = [key for key in keys if not self._hidden(key)]
         if self._work.projection == table.key_names and not self._work.guarded:
-            return Page(raw, len(raw), len(raw), 0.0, last)
-        items, units = fetch_items(self._calls, table, raw, True, on_throttle)
-        return Page(items, len(raw), len(raw), units, last, missing=len(raw) - len(items))
+            return Page(shown, len(shown), len(keys), 0.0, last)
+        items, units = fetch_items(self._calls, table, shown, True, on_throttle)
+        return Page(items, len(shown), len(keys), units, last, missing=len(shown) - len(items))
 
-    def _take(self, segment: Segment, start: int, count: int) -> tuple[list[bytes], bytes | None]:
-        """From the `start`th line of the segment on, and the place behind them. Goes on where it was, if it can."""
+    def _hidden(self, key: msgspec.Raw) -> bool:
+        """Whether this is the key of the reserved row, which is no item of the user's."""
+        hidden = self._work.hidden
+        return hidden is not None and same_items(hidden, msgspec.json.decode(key))
+
+    def _take(self, segment: Segment, start: int, count: int) -> tuple[list[msgspec.Raw], bytes | None]:
+        """From the `start`th key of the segment on, and the place behind them. Goes on where it was, if it can."""
         at, rest = self._open.pop(segment.number, (0, iter(())))
         if at != start or not start:
             rest = islice(self._of(segment), start, None)
@@ -139,13 +200,34 @@ class KeyReader:
         self._open[segment.number] = (start + len(found), chain(more, rest))
         return found, msgspec.json.encode({"line": {"N": str(start + len(found))}})
 
-    def _of(self, segment: Segment) -> Iterator[bytes]:
-        """The lines of a segment: they go round the segments in blocks of a page."""
-        lines = (line for line in self._lines() if line.strip())
-        return (line for n, line in enumerate(lines) if n // KEYS_A_PAGE % segment.total == segment.number)
+    def _of(self, segment: Segment) -> Iterator[msgspec.Raw]:
+        """The keys of a segment, each once. Equal keys are of one segment, since it is chosen by the key."""
+        attributes = self._work.scope.table.keys
+        bytes_of = [_CANONICAL[attribute.type] for attribute in attributes]
+        seen: set[bytes] = set()
+        for line in self._lines():
+            if not line.strip():
+                continue
+            texts = _texts(line, attributes)
+            same = b"\0".join([each(text) for each, text in zip(bytes_of, texts, strict=True)])
+            if crc32(same) % segment.total != segment.number:
+                continue
+            digest = blake2b(same, digest_size=16).digest()
+            if digest not in seen:
+                seen.add(digest)
+                yield typed_key(line, attributes)
 
 
-def _line(start_key: bytes | None) -> int:
+_DIGITS = Context(prec=40)
+_CANONICAL: dict[str, Callable[[str], bytes]] = {
+    "S": str.encode,
+    "N": lambda text: str(_DIGITS.normalize(Decimal(text) or Decimal(0))).encode(),
+    "B": binascii.a2b_base64,
+}
+"""The same bytes for values that are equal to DynamoDB."""
+
+
+def _place(start_key: bytes | None) -> int:
     if start_key is None:
         return 0
     place: dict[str, dict[str, str]] = msgspec.json.decode(start_key)

@@ -16,6 +16,7 @@ from bulkexec.console import Progress, Terminal, confirm
 from bulkexec.cost import Prices, metered_usd
 from bulkexec.cursor import Cursor, decode_cursor, require_same
 from bulkexec.describe import user_errors, who
+from bulkexec.keyed import one_list
 from bulkexec.model import Options, Plan
 from bulkexec.plan_text import plan_rows, say_plan
 from bulkexec.planning import AskedRates, Planned, make_plan, price
@@ -219,8 +220,9 @@ def _with_keys_in_s3(session: boto3.Session, begin: Launch) -> Launch:
     plan, deployment = begin.plan, begin.deployment
     if not plan.work.keys or plan.work.keys.startswith("s3://") or deployment is None:
         return begin
-    place = deployment.job_folder(begin.job_id) / f"keys{'.gz' if plan.work.keys.endswith('.gz') else ''}"
-    Objects(session, deployment.region).put(place, Path(plan.work.keys).read_bytes())
+    content, ending = one_list(Path(plan.work.keys))
+    place = deployment.job_folder(begin.job_id) / f"keys{ending}"
+    Objects(session, deployment.region).put(place, content)
     return replace(begin, plan=replace(plan, work=replace(plan.work, keys=str(place))))
 
 
