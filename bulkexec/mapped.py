@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Context, Decimal, Inexact
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
@@ -11,7 +12,8 @@ from bulkexec import errors
 from bulkexec.batches import KeyValues
 from bulkexec.codec import NotEncodable, from_python, to_python, value_from_python
 from bulkexec.command import Change, Command, argument
-from bulkexec.maps import Map, compose, load, rename, set_values, swap_prefix
+from bulkexec.equality import same
+from bulkexec.maps import Compose, Map, SetValues, compose, load, rename, set_values, swap_prefix
 from bulkexec.model import Failure, Page, PageResult, Table, Work
 from bulkexec.where.evaluate import matches
 from bulkexec.where.portable import from_portable
@@ -19,13 +21,19 @@ from bulkexec.writes import Put, Write
 
 PythonItem = dict[str, Any]
 
+DETAILS_CHARACTERS = 500
+"""Of what is said of a failed item: a map's exception may quote a whole item, and a checkpoint keeps 20 of them."""
+_WHOLE = Context(prec=38, traps=[Inexact])
+
 
 class Rejected(Exception):
     """One item that cannot be written; `reason` is a word, `details` a sentence."""
 
     def __init__(self, reason: str, details: str = "") -> None:
         super().__init__(details or reason)
-        self.reason, self.details = reason, details
+        words = " ".join(details.split())
+        short = len(words) <= DETAILS_CHARACTERS
+        self.reason, self.details = reason, words if short else f"{words[:DETAILS_CHARACTERS]}…"
 
 
 @dataclass(frozen=True)
@@ -196,6 +204,43 @@ def when_of(if_not_exists: bool, if_exists: bool) -> Literal["", "absent", "pres
     if if_not_exists and if_exists:
         raise errors.BadArgument("--if-not-exists and --if-exists exclude each other", fix="give one of them")
     return "absent" if if_not_exists else "present" if if_exists else ""
+
+
+def keys_changed(before: PythonItem, after: PythonItem, table: Table) -> list[str]:
+    """The key attributes of a table that a map changed, in DynamoDB's eyes: 0.1 and Decimal("0.1") are one key.
+
+    Raises `Rejected` for one that cannot be stored.
+    """
+    return [key.name for key in table.keys if not _same_value(before[key.name], after.get(key.name), key.name)]
+
+
+def _same_value(old: Any, new: Any, name: str) -> bool:
+    if type(old) is type(new) and old == new:
+        return True
+    if new is None:
+        return False
+    try:
+        return same(value_from_python(old), value_from_python(new))
+    except NotEncodable as error:
+        raise Rejected("NotEncodable", f"{name}: {error}") from error
+
+
+def next_version(before: PythonItem, field: str) -> Decimal:
+    """One more than an item's version, 1 for an item without one. Raises `Rejected` where it cannot be counted."""
+    version = before.get(field, Decimal(0))
+    if not isinstance(version, Decimal):
+        raise Rejected("VersionInvalid", f"{field} is no number")
+    try:
+        return _WHOLE.add(version, 1)
+    except Inexact as error:
+        raise Rejected("VersionInvalid", f"{field} is {version}, which cannot be counted up by 1") from error
+
+
+def added_by(transform: Map | None) -> tuple[str, ...]:
+    """The attributes that a map adds to, also as a part of a composed one."""
+    if isinstance(transform, Compose):
+        return tuple(name for each in transform.maps for name in added_by(each))
+    return tuple(transform.adds) if isinstance(transform, SetValues) else ()
 
 
 def observed_of(before: PythonItem, names: Iterable[str]) -> dict[str, msgspec.Raw | None]:

@@ -1,18 +1,40 @@
 """The `edit` command."""
 
-from dataclasses import dataclass, replace
-from decimal import Decimal
+import re
+from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import msgspec
 
 from bulkexec import errors, where
+from bulkexec.batches import KeyValues
 from bulkexec.changes import difference
 from bulkexec.codec import NotEncodable, to_python
 from bulkexec.command import argument
-from bulkexec.mapped import Mapped, PythonItem, Rejected, key_of, observed_of, raw_value
+from bulkexec.item_requests import ItemRequests
+from bulkexec.mapped import (
+    Mapped,
+    PythonItem,
+    Rejected,
+    added_by,
+    key_of,
+    keys_changed,
+    next_version,
+    observed_of,
+    raw_value,
+)
 from bulkexec.model import Expression, Page, PageResult, Scope, Work
 from bulkexec.writes import Apply, Delete, Move, Observed, Update, Write
+
+_BARE_NAME = re.compile(r"(?<![#:\w])[A-Za-z_]\w*")
+_SAID_OF_FILTERS = {
+    "--filter-expression": "--update-expression",
+    "--expression-names": "--update-names",
+    "--expression-values": "--update-values",
+    "the filter makes an expression": "this is an expression",
+    "write a condition": "write SET #a = :v",
+}
 
 
 @dataclass(frozen=True)
@@ -47,24 +69,30 @@ class Edit(Mapped):
     )
     update_names: str = argument("--update-names", "ExpressionAttributeNames of it, as JSON.", default="")
     update_values: str = argument("--update-values", "ExpressionAttributeValues of it, typed, as JSON.", default="")
-    added: tuple[str, ...] = ()
 
     def prepare(self) -> "Edit":
         """See `Mapped.prepare`. Raises `errors.BadArgument` unless there is one way to change items."""
         edit = super().prepare()
         assert isinstance(edit, Edit)
-        edit = replace(edit, added=tuple(each.split("=", 1)[0] for each in self.add) or self.added)
         if (edit.transform is None) == (not edit.update_expression):
             raise errors.BadArgument(
                 "edit needs a map or an --update-expression, and not both",
                 fix="--map FILE.py, --set NAME=VALUE, --remove NAME, --add NAME=NUMBER, or --update-expression",
             )
-        if edit.update_expression and edit.version_field:
-            raise errors.BadArgument(
-                "--update-expression cannot count a version",
-                fix="put it into the expression, or leave --version-field out",
-            )
+        edit._require_counted()
         return edit
+
+    def _require_counted(self) -> None:
+        """An expression of the user's has to count the version itself; without that, other writers' checks go blind."""
+        update, field = self._update(), self.version_field
+        if update is None or not field:
+            return
+        if field not in update.names.values() and field not in _BARE_NAME.findall(update.text):
+            raise errors.BadArgument(
+                f"--update-expression leaves the version {field} as it is",
+                why="whoever relies on the version would not see the change",
+                fix=f"count it in the expression, e.g. ADD #v :one with #v for {field}; or use --map or --set",
+            )
 
     def plan(self, scope: Scope) -> Work:
         """Whole items, because the map may look at all of them; the filter again as a condition of each update."""
@@ -82,10 +110,14 @@ class Edit(Mapped):
         try:
             return where.from_raw(self.update_expression, self.update_names or None, self.update_values or None)
         except errors.BadFilter as error:
-            said = error.message
-            for part in ("filter-expression", "expression-names", "expression-values"):
-                said = said.replace(f"--{part}", f"--update-{part.removeprefix('filter-').removeprefix('expression-')}")
-            raise errors.BadArgument(said, fix=error.fix) from error
+            raise errors.BadArgument(_of_update(error.message), fix=_of_update(error.fix)) from error
+
+    def check(self, work: Work) -> None:
+        """See `Mapped.check`. No alias may mean one thing in the filter and another in the update expression."""
+        super().check(work)
+        if work.update is not None:
+            table = work.scope.table
+            ItemRequests(table, KeyValues(table.key_names), "TOTAL", work.scope.guard, work.update)
 
     @property
     def _puts(self) -> bool:
@@ -101,7 +133,7 @@ class Edit(Mapped):
         before, after = to_python(raw), self.after(to_python(raw))
         if after is None:
             return None
-        moved = [name for name in work.scope.table.key_names if before[name] != after.get(name)]
+        moved = keys_changed(before, after, work.scope.table)
         if moved:
             return self._moved(raw, before, after, moved, work)
         try:
@@ -119,24 +151,28 @@ class Edit(Mapped):
         """With the version counted up, and what must not have changed since the item was read as a condition."""
         field = self.version_field
         if field:
-            sets[field] = raw_value(self._next_version(before))
+            sets[field] = raw_value(next_version(before, field))
             removes = tuple(name for name in removes if name != field)
         return sets, removes, self._observed(before)
 
     def _observed(self, before: PythonItem) -> Observed:
         """The version, and every number that is added to: a sum rests on what was read."""
-        names = (self.version_field,) if self.version_field else self.added
-        return observed_of(before, names)
+        return observed_of(before, (self.version_field,) if self.version_field else self._added)
 
-    def _next_version(self, before: PythonItem) -> Decimal:
-        version = before.get(self.version_field, Decimal(0))
-        if not isinstance(version, Decimal):
-            raise Rejected("VersionInvalid", f"{self.version_field} is no number")
-        return version + 1
+    @cached_property
+    def _added(self) -> tuple[str, ...]:
+        return added_by(self.transform)
 
     def _moved(self, raw: msgspec.Raw, before: PythonItem, after: PythonItem, changed: list[str], work: Work) -> Move:
         if not self.allow_key_change:
             raise Rejected("KeyChanged", f"the map changes {', '.join(changed)}; --allow-key-change makes that a move")
         if self.version_field:
-            after = {**after, self.version_field: self._next_version(before)}
+            after = {**after, self.version_field: next_version(before, self.version_field)}
         return Move(self.put_of(after, work, ""), Delete(key_of(raw, work), self._observed(before)))
+
+
+def _of_update(said: str) -> str:
+    """What is said of a filter's expression, said of an update's."""
+    for of_filter, of_update in _SAID_OF_FILTERS.items():
+        said = said.replace(of_filter, of_update)
+    return said

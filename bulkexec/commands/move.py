@@ -8,7 +8,7 @@ import msgspec
 from bulkexec import errors
 from bulkexec.codec import to_python
 from bulkexec.command import argument
-from bulkexec.mapped import Mapped, PythonItem, Rejected, key_of, observed_of, when_of
+from bulkexec.mapped import Mapped, PythonItem, Rejected, key_of, keys_changed, observed_of, when_of
 from bulkexec.model import Page, PageResult, Scope, Work
 from bulkexec.writes import Delete, Put, Write
 from bulkexec.writes import Move as MoveItem
@@ -83,7 +83,7 @@ class Move(Mapped):
     @staticmethod
     def _require_elsewhere(before: PythonItem, after: PythonItem, work: Work) -> None:
         """What was put under the item's own key would be deleted right away."""
-        if work.target is None and all(before[name] == after.get(name) for name in work.scope.table.key_names):
+        if work.target is None and not keys_changed(before, after, work.scope.table):
             raise Rejected("KeyUnchanged", "the map leaves the key as it is, so there is nowhere to move to")
 
     def _observed(self, before: PythonItem) -> "dict[str, msgspec.Raw | None]":
