@@ -46,6 +46,8 @@ class Command:
     """Past participle for the report: what happened to a processed item ("deleted")."""
     keeps_rows: ClassVar[bool] = False
     """Whether `page` returns rows that are the user's result."""
+    takes_filter: ClassVar[bool] = True
+    """Whether a filter, an index or a list of keys says which items; otherwise the command's own arguments do."""
 
     @property
     def writes_to(self) -> str:
@@ -73,6 +75,10 @@ class Command:
     def page(self, page: Page, work: Work) -> PageResult:
         """What to write and what to hand out for one page. Pure."""
         raise NotImplementedError
+
+    def makes(self, source: msgspec.Raw, work: Work) -> bool:
+        """Whether a source item has a copy, in a phase that removes what has no source. Pure."""
+        return True
 
     def report(self, report: Report) -> list[str]:
         """Lines for people that say what came of it, beyond the counts every run shows."""

@@ -22,7 +22,8 @@ MAX_SEGMENTS = 1_000_000
 
 @dataclass(frozen=True)
 class Cursor:
-    """Where to go on. `open` maps segment number to the raw JSON of its last evaluated key."""
+    """Where to go on. `open` maps segment number to the raw JSON of its last evaluated key, `held` to sort keys of nodes
+    that must stay (see `SegmentRecord`)."""
 
     fingerprint: str
     segments: int = 0
@@ -30,6 +31,7 @@ class Cursor:
     open: dict[int, str] = field(default_factory=dict)
     job: str = ""
     version: int = VERSION
+    held: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     @staticmethod
     def of(fingerprint: str, segments: int, records: Iterable[SegmentRecord]) -> "Cursor":
@@ -41,6 +43,7 @@ class Cursor:
             segments,
             done,
             {record.number: record.last_evaluated_key for record in kept if record.started and not record.done},
+            held={record.number: record.held for record in kept if record.held and not record.done},
         )
 
     def encode(self) -> str:
@@ -50,7 +53,8 @@ class Cursor:
     def records(self) -> list[SegmentRecord]:
         """Segment records to begin with; their counts are zero, because a result counts its own call."""
         done = [SegmentRecord(number, done=True) for first, last in self.done for number in range(first, last + 1)]
-        return done + [SegmentRecord(number, last_evaluated_key=key) for number, key in self.open.items()]
+        begun = self.open.items()
+        return done + [SegmentRecord(n, last_evaluated_key=key, held=self.held.get(n, ())) for n, key in begun]
 
 
 def decode_cursor(token: str) -> Cursor:

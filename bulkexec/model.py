@@ -115,6 +115,42 @@ class Scope:
 
 
 @dataclass(frozen=True)
+class Subtree:
+    """A node of an item collection and all that is below it: the item whose sort key is `prefix`, which may be missing,
+    and those whose sort keys begin with prefix and `separator`.
+
+    `partition` is the typed partition key. Without a separator every longer sort key that begins so is below.
+    """
+
+    partition: dict[str, Any]
+    prefix: str
+    separator: str
+
+    @property
+    def beginning(self) -> str:
+        """How the sort key of everything below the node begins."""
+        return self.prefix + self.separator
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One of the walks that a run makes one after the other: over a subtree by sort key, parents first, or last.
+
+    `other` is the subtree that its items go to or come from. `of_target` says that the table that puts go to is read,
+    and deleted from; `removes` that a node is let be while something below it could not be removed. Items of a phase
+    that does not count are those of a later one too: only what it consumed is reported.
+    """
+
+    name: str
+    subtree: Subtree
+    other: Subtree | None = None
+    descending: bool = False
+    removes: bool = False
+    counts: bool = True
+    of_target: bool = False
+
+
+@dataclass(frozen=True)
 class Work:
     """How a command wants its pages read, and under which condition its writes may go.
 
@@ -123,7 +159,8 @@ class Work:
     table. `update` is the expression that `Apply` runs. With `index` its entries are read instead of the table, and
     with `lookup` the items they belong to are then fetched. With `keys` (a file, or s3://) the items of these keys are
     read, each once. `hidden` is the key of an item that no run sees. `changes_source` says whether the scope's table is
-    written at all when there is a target. `selects` is the filter's tree as `where.portable` packs it.
+    written at all when there is a target. `selects` is the filter's tree as `where.portable` packs it. With `phases`
+    each is one segment, and `phase` is the one that is walked.
     """
 
     scope: Scope
@@ -140,6 +177,18 @@ class Work:
     descending: bool = False
     changes_source: bool = True
     selects: Any = None
+    phases: tuple[Phase, ...] = ()
+    phase: Phase | None = None
+
+    def in_phase(self, number: int) -> "Work":
+        """The work as its phase of this number has it; itself where there are no phases."""
+        if not self.phases:
+            return self
+        phase = self.phases[number]
+        if not phase.of_target:
+            return replace(self, phase=phase)
+        scope = replace(self.scope, table=self.writes_to)
+        return replace(self, phase=phase, scope=scope, projection=scope.table.key_names)
 
     @property
     def writes_to(self) -> Table:
@@ -239,7 +288,10 @@ class DataFile:
 
 @dataclass(frozen=True)
 class SegmentRecord:
-    """A segment's checkpoint: where to go on, and what was acknowledged so far. Totals are sums of these."""
+    """A segment's checkpoint: where to go on, and what was acknowledged so far. Totals are sums of these.
+
+    `held` are sort keys of nodes still to come that must stay, because something below them did.
+    """
 
     number: int
     counts: Counts = Counts()
@@ -248,6 +300,7 @@ class SegmentRecord:
     files: tuple[DataFile, ...] = ()
     failures: tuple[Failure, ...] = ()
     conflicts: tuple[Failure, ...] = ()
+    held: tuple[str, ...] = ()
 
     @property
     def started(self) -> bool:

@@ -13,15 +13,16 @@ from bulkexec.writes import Write
 
 @dataclass
 class Outcome:
-    """What became of some writes: each is in exactly one of `processed`, `skipped`, `failed` and `conflicts`.
+    """What became of some writes: each is in exactly one of `processed`, `skipped`, `held`, `failed` and `conflicts`.
 
-    `skipped` and `conflicts` are keys as typed JSON. `units` are write units and `index_units` those of them that were
+    `skipped`, `held` (not sent, because something below it remains) and `conflicts` are keys as typed JSON. `units` are write units and `index_units` those of them that were
     charged to an index, `read_units` are of items that were read back, all as metered. Where `acknowledged` is a list,
     every write that counts as processed is put into it.
     """
 
     processed: int = 0
     skipped: list[msgspec.Raw] = field(default_factory=list)
+    held: list[msgspec.Raw] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
     conflicts: list[msgspec.Raw] = field(default_factory=list)
     units: float = 0.0
@@ -51,6 +52,7 @@ class Outcome:
         """Take in another outcome."""
         self.processed += other.processed
         self.skipped += other.skipped
+        self.held += other.held
         self.failed += other.failed
         self.conflicts += other.conflicts
         self.units += other.units
