@@ -1,8 +1,10 @@
 """Jobs that are there already: continue one, follow one, change the rate of one."""
 
+from collections.abc import Mapping
+
 from bulkexec import errors
 from bulkexec.accounts import session_for
-from bulkexec.ceilings import ResolvedRate, fetch_ceilings, resolve_rate
+from bulkexec.ceilings import fetch_ceilings, resolve_rate
 from bulkexec.describe import recovery, require_recovery, require_same_table
 from bulkexec.launch import Caller, Launch, follow, in_region, job_id_of, naming, submit, walk
 from bulkexec.model import Plan, Table
@@ -12,7 +14,7 @@ from bulkexec.report import Report
 from bulkexec.runtimes import glue, local
 from bulkexec.runtimes.deployment import Deployment
 from bulkexec.runtimes.live_rates import NewRates, change_fleet, leave
-from bulkexec.runtimes.rates import index_resource
+from bulkexec.runtimes.rates import index_resource, target_resource
 
 
 def resume(caller: Caller, job_id: str) -> Report:
@@ -91,39 +93,36 @@ def change_rate(caller: Caller, job_id: str, read: str | None, write: str | None
         raise errors.BadArgument("nothing to change", fix="give --read-rate, --write-rate or both; 0 pauses")
     job = local.read_job(job_id_of(job_id))
     if job is not None:
-        rates = _new_rates(caller, job.plan.work.scope.table, read, write)
+        rates = _new_rates(caller, job.plan, read, write)
         if not local.is_running(job_id):
             raise errors.BadArgument(f"job {job_id} is not running", fix=f"bulkexec resume {job_id}")
         leave(local.rates_file(job_id), rates)
-        named = (("read", rates.read), ("write", rates.write))
-        return [f"{kind} {rate:g} units/s" for kind, rate in named if rate is not None]
+        named = (("read", rates.reads), ("write", rates.writes))
+        return [f"{kind} {resource}: {rate:g} units/s" for kind, many in named for resource, rate in many.items()]
     service, plan, run = _open_job(caller, job_id)
     if not service.alive(run):
         raise errors.BadArgument(f"job {job_id} is not running", fix=f"bulkexec resume {job_id}")
-    table, deployment = plan.work.scope.table, service.deployment
-    rates = _new_rates(caller, table, read, write)
-    return change_fleet(caller.session, deployment.control_table, job_id, table, rates)
+    region, control_table = service.deployment.region, service.deployment.control_table
+    return change_fleet(caller.session, control_table, job_id, region, _new_rates(caller, plan, read, write))
 
 
-def _new_rates(caller: Caller, table: Table, read: str | None, write: str | None) -> NewRates:
-    session = in_region(caller.session, table.region)
-    facts = fetch_ceilings(session, table)
+def _new_rates(caller: Caller, plan: Plan, read: str | None, write: str | None) -> NewRates:
+    work = plan.work
+    reads = {} if read is None else {work.scope.table.name: _rate(caller, plan, work.scope.table, "read", read)[0]}
+    writes: dict[str, float] = {}
+    for table in work.changed if write is not None else ():
+        resource = table.name if table is not work.target else target_resource(table)
+        rate, indexes = _rate(caller, plan, table, "write", write or "")
+        writes |= {resource: rate} | {index_resource(resource, name): each for name, each in indexes.items()}
+    return NewRates(reads, writes)
 
-    def resolved(kind: Kind, text: str | None) -> ResolvedRate | None:
-        if text is None:
-            return None
-        if parse_asked(text, kind, pause=True).units_per_second == 0:
-            return ResolvedRate(0.0, "paused")
-        return resolve_rate(text, kind, table, facts)
 
-    reads, writes = resolved("read", read), resolved("write", write)
-    for each in (reads, writes):
-        for line in each.warnings if each is not None else ():
-            caller.terminal.say(f"warning: {line}")
-    names = [index.name for index in table.indexes if index.kind == "GSI"]
-    indexes = {} if writes is None else dict(writes.indexes) or dict.fromkeys(names, 0.0)
-    return NewRates(
-        None if reads is None else reads.units_per_second,
-        None if writes is None else writes.units_per_second,
-        {index_resource(table.name, name): rate for name, rate in indexes.items()},
-    )
+def _rate(caller: Caller, plan: Plan, table: Table, kind: Kind, text: str) -> tuple[float, Mapping[str, float]]:
+    """A table's new rate and those of its indexes. 0 pauses all of them."""
+    if parse_asked(text, kind, pause=True).units_per_second == 0:
+        return 0.0, {index.name: 0.0 for index in table.indexes if index.kind == "GSI"}
+    session = in_region(session_for(caller.session, table, plan.work, plan.options), table.region)
+    resolved = resolve_rate(text, kind, table, fetch_ceilings(session, table))
+    for line in resolved.warnings:
+        caller.terminal.say(f"warning: {line}")
+    return resolved.units_per_second, resolved.indexes

@@ -10,7 +10,6 @@ import msgspec
 from bulkexec import errors
 from bulkexec.describe import user_errors
 from bulkexec.leases import LEASE_CLIENT, ControlTableLeaseStore, LeaseStoreDown, job_rates
-from bulkexec.model import Table
 from bulkexec.rate import Kind
 from bulkexec.runtimes.rates import LocalBudgets
 
@@ -20,11 +19,10 @@ TRIES = 5
 
 @dataclass(frozen=True)
 class NewRates:
-    """Units a second; None leaves a rate as it is, 0 pauses."""
+    """Units a second for each budget by its resource; a budget that is not named stays as it is, 0 pauses."""
 
-    read: float | None = None
-    write: float | None = None
-    index_rates: dict[str, float] = field(default_factory=dict)
+    reads: dict[str, float] = field(default_factory=dict)
+    writes: dict[str, float] = field(default_factory=dict)
 
 
 class LiveRates:
@@ -56,10 +54,8 @@ class LiveRates:
                 self._obey(msgspec.json.decode(found, type=NewRates))
 
     def _obey(self, rates: NewRates) -> None:
-        if rates.read is not None:
-            self._budgets.set_rate("read", rates.read, {})
-        if rates.write is not None:
-            self._budgets.set_rate("write", rates.write, rates.index_rates)
+        self._budgets.set_rates("read", rates.reads)
+        self._budgets.set_rates("write", rates.writes)
 
 
 def leave(path: Path, rates: NewRates) -> None:
@@ -69,15 +65,11 @@ def leave(path: Path, rates: NewRates) -> None:
     scratch.replace(path)
 
 
-def change_fleet(session: boto3.Session, control_table: str, job_id: str, table: Table, rates: NewRates) -> list[str]:
+def change_fleet(session: boto3.Session, control_table: str, job_id: str, region: str, rates: NewRates) -> list[str]:
     """Change the rates of a Glue job for all its workers; gives a line for each. Raises `errors.UnknownJob`."""
-    client = session.client("dynamodb", region_name=table.region, config=LEASE_CLIENT)
-    wanted: dict[tuple[str, Kind], float] = {}
-    if rates.read is not None:
-        wanted[table.name, "read"] = rates.read
-    if rates.write is not None:
-        wanted[table.name, "write"] = rates.write
-        wanted |= {(resource, "write"): rate for resource, rate in rates.index_rates.items()}
+    client = session.client("dynamodb", region_name=region, config=LEASE_CLIENT)
+    wanted: dict[tuple[str, Kind], float] = {(resource, "read"): rate for resource, rate in rates.reads.items()}
+    wanted |= {(resource, "write"): rate for resource, rate in rates.writes.items()}
     before = job_rates(client, control_table, job_id)
     missing = [f"{kind} rate of {resource}" for resource, kind in wanted if (resource, kind) not in before]
     if missing:

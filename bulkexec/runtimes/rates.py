@@ -29,11 +29,11 @@ class LocalBudgets:
     budgets: RunBudgets
     stores: Mapping[tuple[str, Kind], MemoryLeaseStore]
 
-    def set_rate(self, kind: Kind, rate: float, index_rates: Mapping[str, float]) -> None:
-        """A new rate for reads, or for writes to the table and its indexes; 0 pauses."""
+    def set_rates(self, kind: Kind, rates: Mapping[str, float]) -> None:
+        """New rates for these resources; 0 pauses."""
         for (resource, each), store in self.stores.items():
-            if each == kind:
-                store.set_ceiling(index_rates.get(resource, rate))
+            if each == kind and resource in rates:
+                store.set_ceiling(rates[resource])
 
 
 def _wanted(plan: Plan) -> dict[tuple[str, Kind], float]:
