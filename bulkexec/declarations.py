@@ -61,10 +61,16 @@ def declared(table_name: str, path: Path | None) -> Declarations:
         raise errors.BadArgument(
             f"{path.name} cannot be read: {error}", fix="mend it, or unset BULKEXEC_CONFIG"
         ) from error
-    section = content.get("tables", {})
-    mine = section.get(table_name, {}) if isinstance(section, dict) else {}
+    sections = content.get("tables", {})
+    strange = sorted(set(content) - {"tables"})
+    if strange or not isinstance(sections, dict) or not isinstance(sections.get(table_name, {}), dict):
+        raise errors.BadArgument(
+            f"{path.name} has {', '.join(strange) or 'a value where a section should be'}",
+            fix="it has a section for each table: [tables.orders]",
+        )
+    mine = sections.get(table_name, {})
     known = {each.name for each in fields(Declarations)}
-    unknown = sorted(set(mine) - known) if isinstance(mine, dict) else ["a section"]
+    unknown = sorted(set(mine) - known)
     if unknown:
         raise errors.BadArgument(
             f"{path.name} declares {', '.join(unknown)} for {table_name}, which is not known",

@@ -44,10 +44,12 @@ class Filter:
         raw = (self.key_expression, self.expression, self.names, self.values)
         parts = [self.where or "", " ".join(part for part in raw if part)]
         parts += [*self.clauses, *map(repr, self.nodes)]
-        parts += [f"search {self.search!r}"] if self.search is not None else []
-        parts += [f"as of {self.as_of}"] if self.as_of is not None else []
+        declared = self.declared
+        parts += [f"{' or '.join(declared.searchable)} has {self.search!r}"] if self.search is not None else []
+        parts += [f"{declared.created_at_field} up to {self.as_of}"] if self.as_of is not None else []
         parts += [f"index {self.index}"] if self.index else []
         parts += [f"keys from {self.keys}"] if self.keys else []
+        parts += ["without the descriptor row"] if declared.descriptor is not None else []
         return " AND ".join(part for part in parts if part)
 
     @property
@@ -83,6 +85,8 @@ def select(table: Table, chosen: Filter) -> Selected:
         return Selected(_raw_scope(table, node, chosen), None, index)
     if node is None:
         return Selected(Scope(table), None, index)
+    if index is not None:
+        _check_projected(table, node, index)
     return Selected(_scope(table, node, index), node, index, where.notes(node, table.keys))
 
 
@@ -148,6 +152,21 @@ def _index(table: Table, name: str) -> Index | None:
     raise errors.BadArgument(f"{table.name} has no index {name!r}", fix=f"it has: {there}")
 
 
+def _check_projected(table: Table, node: Node, index: Index) -> None:
+    """In the entries of an index what is not projected is missing, so a filter on it would silently match nothing."""
+    if index.projection == "ALL":
+        return
+    there = {*table.key_names, *(key.name for key in index.keys), *index.included}
+    asked = dict.fromkeys(str(path.parts[0]) for leaf in where.leaves(node) for path in where.paths(leaf))
+    missing = [name for name in asked if name not in there]
+    if missing:
+        raise errors.BadFilter(
+            f"the index {index.name} does not have {', '.join(missing)}, so it cannot be filtered by that",
+            why=f"it has {', '.join(sorted(there))}",
+            fix="leave --index out, or filter by what it has",
+        )
+
+
 def _nodes(table: Table, chosen: Filter) -> list[Node]:
     declared = chosen.declared
     nodes: list[Node] = [] if chosen.where is None else [where.parse_where(chosen.where)]
@@ -164,25 +183,8 @@ def _nodes(table: Table, chosen: Filter) -> list[Node]:
                 "--as-of needs to know which attribute says when an item was created",
                 fix="name it with --created-at-field or in bulkexec.toml",
             )
-        nodes.append(where.as_of_node(declared.created_at_field, moment(chosen.as_of)))
+        nodes.append(where.as_of_node(declared.created_at_field, chosen.as_of))
     return nodes
-
-
-def moment(given: Moment) -> Moment:
-    """An `as_of` as it was given on the command line, where numbers come as text. Raises `errors.BadArgument`."""
-    if not isinstance(given, str):
-        return given
-    try:
-        return int(given) if given.lstrip("-").isdigit() else float(given)
-    except ValueError:
-        pass
-    try:
-        datetime.fromisoformat(given)
-    except ValueError as error:
-        raise errors.BadArgument(
-            f"--as-of {given!r} is neither a date and time nor a number", fix="2026-11-30T12:00:00Z, or an epoch number"
-        ) from error
-    return given
 
 
 def narrowed(work: Work, selected: Selected, chosen: Filter) -> Work:
