@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import boto3
 import botocore.exceptions
 
-from bulkexec.describe import CLIENT_CONFIG
+from bulkexec.describe import CLIENT_CONFIG, why_refused
 from bulkexec.model import Index, Table
 from bulkexec.rate import Asked, Kind, parse_asked
 
@@ -92,13 +92,17 @@ T = TypeVar("T")
 NO_LOAD: Final = Load()
 
 
-def resolve_rate(asked: str | None, kind: Kind, table: Table, facts: Ceilings, load: Load = NO_LOAD) -> ResolvedRate:
+def resolve_rate(
+    asked: str | None, kind: Kind, table: Table, facts: Ceilings, load: Load = NO_LOAD, index: str = TABLE
+) -> ResolvedRate:
     """The rate of a run, never unlimited and never 0. Raises BadArgument when `asked` is no rate.
+
+    `index` is a global secondary index that is read instead of the table, which has capacity of its own.
 
     A share is of what the table serves now: its provisioned capacity or warm throughput, no more than its on-demand
     maximum and the quota. Where it is auto scaled, a share that is asked for is of the maximum; the default is not.
     """
-    capacity = _capacity(TABLE, kind, table, facts)
+    capacity = _capacity(index, kind, table, facts)
     rate, source = _chosen(None if asked is None else parse_asked(asked, kind), kind, capacity)
     indexes = _index_limits(rate / capacity.now, table, facts) if kind == "write" else {}
     warnings = [
@@ -244,7 +248,7 @@ class _Asking:
         try:
             return ask()
         except botocore.exceptions.ClientError as error:
-            why = error.response["Error"].get("Code", "an error")
+            why = why_refused(error)
         except botocore.exceptions.BotoCoreError as error:
             why = type(error).__name__
         self.warnings.append(f"cannot {do} ({why})")

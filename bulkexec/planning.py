@@ -6,7 +6,7 @@ import boto3
 
 from bulkexec import errors
 from bulkexec.accounts import session_for, target_session
-from bulkexec.ceilings import Ceilings, Load, ResolvedRate, fetch_ceilings, resolve_rate
+from bulkexec.ceilings import TABLE, Ceilings, Load, ResolvedRate, fetch_ceilings, resolve_rate
 from bulkexec.command import Change, Command, arguments_of
 from bulkexec.cost import GlueShape, Prices, estimate
 from bulkexec.describe import describe, recovery, require_recovery, user_errors
@@ -152,7 +152,7 @@ def limited(planned: Planned, timeout_seconds: float | None) -> Planned:
     table, units = plan.work.scope.table, _estimate(planned, None)
     known = bool(table.item_count)
     load = Load(units.read_units if known else None, timeout_seconds)
-    read = resolve_rate(asked.read, "read", table, facts, load)
+    read = resolve_rate(asked.read, "read", table, facts, load, _read_index(plan.work))
     options, limits = replace(plan.options, read_rate=read.units_per_second), _rows("Read rate", read)
     if plan.mutates and not plan.options.dry_run:
         load = Load(units.write_units[1] if known else None, timeout_seconds)
@@ -165,6 +165,12 @@ def limited(planned: Planned, timeout_seconds: float | None) -> Planned:
             options = replace(options, target_write_rate=there.units_per_second, target_index_rates=dict(there.indexes))
             limits += [row for row in _rows("Target rate", there) if row not in limits]
     return replace(planned, plan=replace(plan, options=options), limits=tuple(limits))
+
+
+def _read_index(work: Work) -> str:
+    """The global index that is read; local ones, and look-ups of whole items, draw on the table's capacity."""
+    kinds = {index.name: index.kind for index in work.scope.table.indexes}
+    return work.index if kinds.get(work.index) == "GSI" and not work.lookup else TABLE
 
 
 def _rows(name: str, rate: ResolvedRate) -> list[tuple[str, str]]:
