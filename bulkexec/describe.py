@@ -61,13 +61,32 @@ def _first_problem(error: botocore.exceptions.ParamValidationError) -> str:
 
 def _of_client(error: botocore.exceptions.ClientError, doing: str) -> errors.BulkexecError:
     code, message = error.response["Error"].get("Code", ""), error.response["Error"].get("Message", "")
-    if "AccessDenied" in code or code == "UnauthorizedOperation":
-        return errors.AccessDenied(access_sentence(message), why=f"needed to {doing}")
+    if denied(error):
+        return errors.AccessDenied(why_refused(error), why=f"needed to {doing}")
     if code in EXPIRED_CODES or code in CREDENTIAL_CODES:
         return errors.NoCredentials(f"AWS does not accept the credentials ({code})", fix="log in again")
     if code in THROTTLE_CODES:
         return errors.Exhausted(f"{error.operation_name} is throttled", why=message, fix="try again in a minute")
     return errors.RequestRejected(f"cannot {doing}: {message or code}", why=f"{error.operation_name} answered {code}")
+
+
+HEAD_ACTIONS = {"HeadBucket": "s3:ListBucket", "HeadObject": "s3:GetObject"}
+"""Answers to HEAD have no body that could say which action was refused; IAM's names differ from the operations'."""
+
+
+def denied(error: botocore.exceptions.ClientError) -> bool:
+    """Whether IAM refused the request."""
+    code = error.response["Error"].get("Code", "")
+    return "AccessDenied" in code or code in ("403", "UnauthorizedOperation")
+
+
+def why_refused(error: botocore.exceptions.ClientError) -> str:
+    """Who lacks which action on what, where IAM says so; else the error's code."""
+    code, message = error.response["Error"].get("Code", "an error"), error.response["Error"].get("Message", "")
+    if code == "403" and error.operation_name in HEAD_ACTIONS:
+        return f"this caller lacks {HEAD_ACTIONS[error.operation_name]}"
+    sentence = access_sentence(message) if denied(error) else ""
+    return f"{code}: {message}" if sentence.startswith("access denied") else sentence or str(code)
 
 
 def table_region(name_or_arn: str, default: str | None) -> str | None:

@@ -15,6 +15,7 @@ import msgspec
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from bulkexec.describe import why_refused
 from bulkexec.dollars import Prices
 
 INFREQUENT: Final = "STANDARD_INFREQUENT_ACCESS"
@@ -50,7 +51,7 @@ def fetch_prices(session: boto3.Session, region: str, table_class: str) -> Price
         client = session.client("pricing", region_name=API_REGION, config=config)
         return read_prices(client.get_products, region, table_class)
     except ClientError as error:
-        return list_prices(table_class, error.response.get("Error", {}).get("Code", "an error"))
+        return list_prices(table_class, why_refused(error))
     except BotoCoreError as error:
         return list_prices(table_class, type(error).__name__)
 

@@ -270,10 +270,12 @@ def access_sentence(message: str) -> str:
     """IAM's own sentence without its prefix: who lacks which action on what (case C096)."""
     head, separator, rest = message.partition(" is not authorized to perform: ")
     who = head.removeprefix("User: ").split(":", 5)[-1]
-    action, on, resource = rest.partition(" on resource: ")
-    if not separator or not on:
+    if not separator:
         return f"access denied: {message}"
-    return f"{who} lacks {action} on {resource.split(' ', 1)[0]}"
+    action, _, resource = rest.partition(" on resource: ")
+    # Some services name no resource, S3 quotes it, and "*" says nothing.
+    named = resource.split(" ", 1)[0].strip('"')
+    return f"{who} lacks {action.split(' ', 1)[0]}" + (f" on {named}" if named not in ("", "*") else "")
 
 
 OnThrottle = Callable[[Sequence[str]], None]

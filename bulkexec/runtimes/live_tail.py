@@ -15,6 +15,8 @@ import botocore.exceptions
 import urllib3.exceptions
 from botocore.config import Config
 
+from bulkexec.describe import why_refused
+
 RECONNECT_SECONDS = 1.0
 POLL_SECONDS = 2.0
 SEEN_EVENTS = 20_000
@@ -81,7 +83,7 @@ class LogTail:
         except botocore.exceptions.BotoCoreError as error:
             self._say(f"log: cannot be shown any more ({error}); it is in log group {self._group}")
         except botocore.exceptions.ClientError as error:
-            self._say(f"log: cannot be shown ({error.response['Error']['Code']}); it is in log group {self._group}")
+            self._say(f"log: cannot be shown ({why_refused(error)}); it is in log group {self._group}")
 
     def _one_session(self) -> None:
         try:
@@ -101,7 +103,7 @@ class LogTail:
         except botocore.exceptions.ClientError as error:
             # No Live Tail here (case C120), or too many sessions: read the log group instead.
             self._backfill()
-            self._say_once(f"log: Live Tail answers {error.response['Error']['Code']}; reading the log group instead")
+            self._say_once(f"log: Live Tail cannot be used ({why_refused(error)}); reading the log group instead")
             self._ended.wait(POLL_SECONDS)
 
     def _read(self, stream: Any) -> None:

@@ -12,7 +12,7 @@ import botocore.exceptions
 
 from bulkexec import errors
 from bulkexec.control import LOCK_RENEWAL_SECONDS, LOCK_SECONDS, ControlTable
-from bulkexec.describe import user_errors
+from bulkexec.describe import denied, user_errors, why_refused
 from bulkexec.model import Table
 from bulkexec.runtimes.deployment import CONTROL_TABLE
 from bulkexec.runtimes.file_lock import FileLock
@@ -77,12 +77,11 @@ class TableLock:
             try:
                 self._control.lock(self._table.arn, self._job_id)
             except botocore.exceptions.ClientError as error:
-                code = error.response["Error"].get("Code", "")
-                if code == "ResourceNotFoundException":
+                if error.response["Error"].get("Code", "") == "ResourceNotFoundException":
                     return False
-                if "AccessDenied" not in code:
+                if not denied(error):
                     raise
-                self._say(f"note: {CONTROL_TABLE} may not be written; jobs elsewhere are not kept off the table")
+                self._say(f"note: {why_refused(error)}; jobs elsewhere are not kept off the table")
                 return False
         return True
 
@@ -103,8 +102,13 @@ class TableLock:
     def _give_back(self) -> None:
         try:
             self._control.unlock(self._table.arn, self._job_id)
-        except (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError) as error:
-            self._say(f"note: the table's lock ends by itself within {LOCK_SECONDS:g} s ({type(error).__name__})")
+        except botocore.exceptions.ClientError as error:
+            self._left(why_refused(error))
+        except botocore.exceptions.BotoCoreError as error:
+            self._left(type(error).__name__)
+
+    def _left(self, why: str) -> None:
+        self._say(f"note: the table's lock ends by itself within {LOCK_SECONDS:g} s ({why})")
 
 
 def _lost(table: Table, why: str) -> errors.TableLocked:

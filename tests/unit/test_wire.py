@@ -355,6 +355,19 @@ def test_a_denial_is_one_sentence_naming_who_what_and_where() -> None:
     assert str(REFUSALS.error(Fault("AccessDeniedException", DENIED))) == access_sentence(DENIED)
 
 
+@pytest.mark.parametrize(
+    ("rest", "what"),
+    [
+        ('s3:GetObject on resource: "arn:aws:s3:::b/k" because no', "s3:GetObject on arn:aws:s3:::b/k"),
+        ("pricing:GetProducts because no identity-based policy", "pricing:GetProducts"),
+        ("pricing:GetProducts on resource: * because no", "pricing:GetProducts"),
+    ],
+)
+def test_a_denial_names_the_resource_where_there_is_one(rest: str, what: str) -> None:
+    user = "arn:aws:iam::111122223333:user/ops"
+    assert access_sentence(f"User: {user} is not authorized to perform: {rest}") == f"user/ops lacks {what}"
+
+
 @pytest.mark.parametrize("message", ["", "Access to this resource is denied.", "is not authorized to perform: x"])
 def test_a_denial_in_other_words_is_kept_as_it_is(message: str) -> None:
     assert access_sentence(message) == f"access denied: {message}"
