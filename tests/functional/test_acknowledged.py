@@ -52,6 +52,57 @@ def test_an_error_in_the_middle_of_a_page_loses_no_count(
     assert (whole.code, whole.report["processed"], len(tables.read(name))) == (0, 1000, 0)
 
 
+@pytest.mark.parametrize(
+    ("operation", "options"),
+    [("BatchExecuteStatement", ()), ("UpdateItem", ("--strategy", "sequential"))],
+)
+def test_an_error_in_the_middle_of_an_edit_loses_no_count(
+    operation: str, options: tuple[str, ...], bulkexec: Any, sandbox: Sandbox, tables: Any, items: Any
+) -> None:
+    # case C067
+    name = tables.make(items(400, 60))
+    sandbox.control.faults.add(operation=operation, kind="error", code="AccessDeniedException", message=DENIED, after=5)
+    try:
+        first = bulkexec.json("edit", "--table", name, "--all", "--set", "state=DONE", "--yes", *options)
+    finally:
+        sandbox.control.faults.clear()
+    assert first.code == 1
+    done = sum(item["state"]["S"] == "DONE" for item in tables.read(name))
+    assert 0 < done < 400
+    assert first.report["processed"] == done
+    whole = bulkexec.json("resume", first.report["job_id"])
+    assert (whole.code, whole.report["processed"]) == (0, 400)
+    assert all(item["state"]["S"] == "DONE" for item in tables.read(name))
+
+
+@pytest.mark.parametrize(
+    ("operation", "options"),
+    [
+        ("BatchWriteItem", ()),
+        ("BatchExecuteStatement", ("--if-not-exists",)),
+        ("PutItem", ("--if-not-exists", "--strategy", "sequential")),
+    ],
+)
+def test_an_error_in_the_middle_of_a_copy_loses_no_count(
+    operation: str, options: tuple[str, ...], bulkexec: Any, sandbox: Sandbox, tables: Any, items: Any
+) -> None:
+    # case C067 C078
+    name, target = tables.make(items(400, 60)), tables.make()
+    sandbox.control.faults.add(operation=operation, kind="error", code="AccessDeniedException", message=DENIED, after=5)
+    try:
+        first = bulkexec.json("copy", "--table", name, "--to", target, "--yes", *options)
+    finally:
+        sandbox.control.faults.clear()
+    assert first.code == 1
+    done = len(tables.read(target))
+    assert 0 < done < 400
+    assert first.report["processed"] == done
+    whole = bulkexec.json("resume", first.report["job_id"])
+    assert (whole.code, len(tables.read(target))) == (0, 400)
+    if "--if-not-exists" in options:
+        assert whole.report["processed"] == 400
+
+
 @pytest.mark.parametrize("cap", [1, 10, 100])
 def test_a_cap_is_passed_by_no_more_than_a_page(cap: int, bulkexec: Any, tables: Any, items: Any) -> None:
     name = tables.make(items(1200, 60))
