@@ -9,7 +9,7 @@ from boto3.dynamodb.types import TypeSerializer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulkexec.cost import estimate
+from bulkexec.cost import Terms, estimate
 from bulkexec.dollars import GlueShape, Prices, glue_usd, metered_usd
 from bulkexec.item_size import item_size_bytes
 from bulkexec.model import Counts, Estimate, Expression, Index, KeyAttribute, Options, Scope, Table, Work
@@ -339,3 +339,89 @@ def test_dollars_of_glue():
     assert glue_usd(10, False, PRICES) == pytest.approx(4.4)
     assert glue_usd(10, True, PRICES) == pytest.approx(2.9)
     assert glue_usd(10, True, Prices("")) is None
+
+
+# Time and workers
+
+
+def test_a_timeout_that_is_shorter_is_warned_of_whatever_it_is():
+    # case C103: the user's own timeout counts
+    options, glue = Options(write_rate=1), GlueShape("G.1X", 2)
+
+    def warned(timeout_seconds):
+        return estimate(
+            ORDERS, work_on(ORDERS), True, PRICES, 1, glue, options, Terms(timeout_seconds=timeout_seconds)
+        ).warnings
+
+    assert any("takes at least 18 min, longer than the job's timeout of 2 min" in line for line in warned(120))
+    assert any("may take up to 35 min, longer than the job's timeout of 30 min" in line for line in warned(1800))
+    assert warned(36_000) == ()
+    assert warned(None) == ()
+
+
+def test_a_slow_index_is_what_the_run_waits_for():
+    # case C146: capacity of the table is useless where that of an index is low
+    by_status = Index("by-status", "GSI", KEYS, "ALL", item_count=1000, size_bytes=1_024_000, write_capacity=1)
+    table = replace(ORDERS, billing="provisioned", read_capacity=1000, write_capacity=1000, indexes=(by_status,))
+    found = priced(table, mutates=True)
+    assert found.seconds[0] == pytest.approx(1000)
+    assert found.seconds[1] == pytest.approx(1999)
+
+
+def test_a_local_index_draws_on_the_table():
+    by_date = Index("by-date", "LSI", KEYS, "ALL", item_count=1000, size_bytes=1_024_000)
+    table = replace(ORDERS, billing="provisioned", read_capacity=1000, write_capacity=10, indexes=(by_date,))
+    assert priced(table, mutates=True).seconds[0] == pytest.approx(200)
+
+
+def test_the_same_work_in_every_runtime_side_by_side():
+    glue = GlueShape("G.1X", 10)
+    found = priced(replace(ORDERS, size_bytes=TIB, item_count=10**9), segments=4096, glue=glue)
+    rows = {each.runtime: each for each in found.alternatives}
+    assert set(rows) >= {"this process", "Glue standard, 10 x G.1X", "Glue flex, 10 x G.1X"}
+    assert [each.runtime for each in found.alternatives if each.chosen] == ["Glue standard, 10 x G.1X"]
+    here, standard, flex = (rows[name] for name in ("this process", "Glue standard, 10 x G.1X", "Glue flex, 10 x G.1X"))
+    assert here.usd[1] < standard.usd[1], "no workers to pay"
+    assert here.seconds[1] > standard.seconds[1]
+    assert flex.usd[1] < standard.usd[1]
+    assert (standard.seconds, standard.usd) == (found.seconds, found.usd)
+
+
+def test_as_many_workers_are_suggested_as_the_rates_keep_busy():
+    big = replace(ORDERS, size_bytes=TIB, item_count=10**9)
+
+    def suggestion(**rates):
+        found = priced(big, segments=4096, glue=GlueShape("G.8X", 50), options=Options(**rates))
+        return found.alternatives[-1].runtime
+
+    assert suggestion(read_rate=100.0) == "Glue standard, 2 x G.1X"
+    assert suggestion(read_rate=6_000.0) == "Glue standard, 10 x G.1X"
+    assert suggestion(read_rate=1e9) == "Glue standard, 100 x G.1X"
+
+
+def test_native_bulk_put_is_for_loads_and_has_no_known_price():
+    plain = priced(mutates=True)
+    loading = estimate(ORDERS, work_on(ORDERS), True, PRICES, 1, terms=Terms(kind="put", loads=True))
+    assert not any("bulk put" in each.runtime for each in plain.alternatives)
+    native = [each for each in loading.alternatives if "bulk put" in each.runtime]
+    assert [each.usd for each in native] == [None]
+
+
+def test_a_target_that_is_provisioned_adds_no_dollars_for_writes():
+    target = replace(ORDERS, name="archive", arn="arn:archive", billing="provisioned", write_capacity=100)
+    work = Work(Scope(ORDERS), target=target, changes_source=False)
+    found = estimate(ORDERS, work, True, PRICES, 1, terms=Terms(kind="put"))
+    assert dict(found.parts)["writes"] == (0, 0)
+    assert dict(found.parts)["reads"][0] > 0
+    assert any("writing archive at all of its capacity takes" in note for note in found.notes)
+
+
+def test_a_target_elsewhere_has_prices_of_its_own():
+    # case C082: unknown there is unknown, not the price from here
+    target = replace(ORDERS, name="archive", arn="arn:archive", region="xx")
+    work = Work(Scope(ORDERS), target=target, changes_source=False)
+    here = estimate(ORDERS, work, True, PRICES, 1, terms=Terms(kind="put"))
+    there = estimate(ORDERS, work, True, PRICES, 1, terms=Terms(kind="put", target_prices=Prices("xx")))
+    assert here.usd is not None
+    assert there.usd is None
+    assert any("a price is not: writes" in note for note in there.notes)
