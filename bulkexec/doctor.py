@@ -148,7 +148,12 @@ def _deployment(site: Site) -> Iterator[Deployment]:
 def _job(found: Deployment) -> Finding:
     if found.stale:
         return Finding("Glue job", "failed", f"{found.job_name} is of another version: {found.stale}", BOOTSTRAP)
-    return Finding("Glue job", "ok", f"{found.job_name}: {found.describe()}, of this version")
+    return Finding(
+        "Glue job",
+        "warning" if found.other_code else "ok",
+        f"{found.job_name}: {found.describe()}",
+        BOOTSTRAP if found.other_code else "",
+    )
 
 
 def _parts(site: Site, bucket: str) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ import boto3
 from bulkexec import errors, layout
 from bulkexec.cost import DPUS, GlueShape
 from bulkexec.describe import CLIENT_CONFIG, user_errors
-from bulkexec.runtimes.job_definition import JOB_NAME, code_of, definition, shape_of
+from bulkexec.runtimes.job_definition import JOB_NAME, definition, script_of, shape_of, wheel_of
 from bulkexec.runtimes.steps import open_site
 from bulkexec.s3 import Location
 
@@ -38,6 +38,8 @@ class Deployment:
     control_table: str = CONTROL_TABLE
     stale: str = ""
     """How the job differs from what this version of bulkexec needs; empty: it is ready."""
+    other_code: str = ""
+    """The hash of the wheel that bootstrap has left, when it is not this client's; runs get this client's anyway."""
 
     @property
     def shape(self) -> GlueShape:
@@ -56,9 +58,12 @@ class Deployment:
 
     def describe(self) -> str:
         """For the plan."""
-        return (
+        text = (
             f"Glue {self.glue_version}, {self.workers} x {self.worker_type}, stops at {self.timeout_minutes / 60:g} h"
         )
+        if not self.other_code:
+            return text
+        return f"{text}; with this client's code, the deployment's is {self.other_code} (bulkexec bootstrap updates it)"
 
     def job_folder(self, job_id: str) -> Location:
         """Plan, report and lists of one job."""
@@ -92,20 +97,32 @@ def find_deployment(session: boto3.Session, region: str | None, *, stale_too: bo
         glue_version=job.get("GlueVersion", ""),
         timeout_minutes=job.get("Timeout", 0),
         stale=staleness(job),
+        other_code=_other_code(job),
     )
     return found if stale_too else require_fresh(found)
 
 
+def _other_code(job: dict[str, Any]) -> str:
+    found = wheel_of(job)
+    return "" if found == wheel_of(_wanted(job)) else found or "none"
+
+
+def _wanted(job: dict[str, Any]) -> dict[str, Any]:
+    bucket = Location.parse(job["Command"]["ScriptLocation"]).bucket
+    return definition(bucket, job.get("Role", ""), shape_of(job))
+
+
 def staleness(job: dict[str, Any]) -> str:
     """What about a job keeps this version of bulkexec from running on it; empty: nothing."""
-    bucket = Location.parse(job["Command"]["ScriptLocation"]).bucket
-    wanted = definition(bucket, job.get("Role", ""), shape_of(job))
-    if code_of(job).split("/")[0] != code_of(wanted).split("/")[0]:
-        return f"its code is {code_of(job) or 'of an older kind'}, this client's is {code_of(wanted)}"
-    other = [
-        name for name in ("GlueVersion", "WorkerType", "NumberOfWorkers", "MaxRetries") if job.get(name) != wanted[name]
-    ]
-    return f"its {other[0]} is {job.get(other[0])}, which bulkexec cannot work with" if other else ""
+    wanted = _wanted(job)
+    if script_of(job) != script_of(wanted):
+        return f"its script is {script_of(job) or 'of an older kind'}, this version's is {script_of(wanted)}"
+    if job.get("Description") != wanted["Description"]:
+        return "its role was set up for the permissions of another version"
+    for name in ("GlueVersion", "WorkerType", "NumberOfWorkers", "MaxRetries"):
+        if job.get(name) != wanted[name]:
+            return f"its {name} is {job.get(name)}, which bulkexec cannot work with"
+    return ""
 
 
 def require_fresh(deployment: Deployment) -> Deployment:

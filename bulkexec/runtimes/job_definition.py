@@ -1,13 +1,14 @@
 """The Glue job as this version of bulkexec wants it, and how one that is there differs from that."""
 
 import hashlib
+import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from bulkexec import layout
+from bulkexec import iam, layout
 from bulkexec.runtimes.wheel import Wheel, own_wheel
 from bulkexec.s3 import Location
 
@@ -19,7 +20,6 @@ MAX_CONCURRENT_RUNS = 20
 MODULES = "--additional-python-modules"
 
 KEPT = (
-    "Description",
     "NonOverridableArguments",
     "Connections",
     "SecurityConfiguration",
@@ -68,6 +68,11 @@ def deployed_wheel() -> Wheel:
     return own_wheel()
 
 
+def permissions_hash() -> str:
+    """Of what this version's job has to be allowed, whatever account it is in."""
+    return hashlib.sha256(json.dumps(iam.policy("job"), sort_keys=True).encode()).hexdigest()[:12]
+
+
 def script_place(bucket: str) -> Location:
     """Where the script lies, by the hash of its content."""
     return Location(bucket, f"{layout.SCRIPTS}/{hashlib.sha256(job_script()).hexdigest()[:12]}/bulk_job.py")
@@ -82,6 +87,8 @@ def wheel_place(bucket: str) -> Location:
 def definition(bucket: str, role_arn: str, shape: JobShape) -> dict[str, Any]:
     """The job, as CreateJob takes it, but for its name."""
     return {
+        # The role cannot be read by everyone who starts runs, so the job says for which permissions it was set up.
+        "Description": f"bulkexec, permissions {permissions_hash()}",
         "Role": role_arn,
         "Command": {"Name": "glueetl", "ScriptLocation": str(script_place(bucket)), "PythonVersion": "3"},
         "DefaultArguments": {
@@ -123,6 +130,7 @@ def differences(job: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
 
 
 _SETTINGS = {
+    "Description": "description",
     "GlueVersion": "Glue",
     "WorkerType": "worker type",
     "NumberOfWorkers": "workers",
@@ -140,18 +148,24 @@ def _plain(value: Any) -> str:
 
 
 def _code(job: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-    now, then = code_of(job), code_of(wanted)
-    return [] if now == then else [f"code {now or 'none'} -> {then}"]
+    pairs = (("script", script_of(job), script_of(wanted)), ("wheel", wheel_of(job), wheel_of(wanted)))
+    return [f"{what} {now or 'none'} -> {then}" for what, now, then in pairs if now != then]
 
 
-def code_of(job: dict[str, Any]) -> str:
-    """The hashes in a job's script and wheel, "script/wheel"; empty where it has none of ours."""
-    script = job.get("Command", {}).get("ScriptLocation", "").split("/")
+def script_of(job: dict[str, Any]) -> str:
+    """The hash of a job's script; empty where it is none of ours."""
+    return _hash_below(layout.SCRIPTS, job.get("Command", {}).get("ScriptLocation", ""))
+
+
+def wheel_of(job: dict[str, Any]) -> str:
+    """The hash of the wheel that a job has by default; empty where it has none of ours."""
     modules = job.get("DefaultArguments", {}).get(MODULES, "").split(",")
-    wheels = [each.split("/") for each in modules if f"/{layout.WHEELS}/" in each]
-    if len(script) < 2 or not wheels:
-        return ""
-    return f"{script[-2]}/{wheels[0][-2]}"
+    return next(filter(None, (_hash_below(layout.WHEELS, each) for each in modules)), "")
+
+
+def _hash_below(folder: str, uri: str) -> str:
+    _, found, rest = uri.partition(f"/{folder}/")
+    return rest.split("/")[0] if found else ""
 
 
 def _without_place(command: dict[str, Any]) -> dict[str, Any]:

@@ -218,9 +218,9 @@ OLD = "s3://ops/bulkexec/scripts/000000000000/bulk_job.py"
         {"GlueVersion": "4.0"},
         {"WorkerType": "G.025X"},
         {"MaxRetries": 2},
-        {"DefaultArguments": {}},
+        {"Description": "bulkexec, permissions 000000000000"},
     ],
-    ids=["script", "place", "Glue", "workers", "retries", "arguments"],
+    ids=["script", "place", "Glue", "workers", "retries", "permissions"],
 )
 def test_a_job_of_another_version_is_found_and_not_used(change: dict[str, Any]) -> None:
     # case C161
@@ -239,6 +239,15 @@ def test_what_the_owner_may_choose_makes_no_job_stale_and_is_kept(change: dict[s
     account = Account(GetJob={"Job": job})
     assert find_deployment(account.session, None).stale == ""
     assert differences(job, definition("ops", ROLE, shape_of(job))) == []
+
+
+def test_other_code_is_said_in_the_plan_and_replaced_by_the_next_bootstrap() -> None:
+    # case C161: the client sends its own wheel along, so what runs is never older than what was asked
+    job = {**WANTED, "DefaultArguments": {**WANTED["DefaultArguments"], MODULES: "s3://ops/bulkexec/wheels/0123/b.whl"}}
+    found = find_deployment(Account(GetJob={"Job": job}).session, None)
+    assert "with this client's code, the deployment's is 0123 (bulkexec bootstrap" in found.describe()
+    assert found.stale == ""
+    assert differences(job, WANTED)[0].startswith("wheel 0123 -> ")
 
 
 def test_an_update_leaves_the_owners_settings_in_the_job() -> None:
