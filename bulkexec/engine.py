@@ -17,12 +17,13 @@ import msgspec
 
 from bulkexec import errors
 from bulkexec.model import Counts, Failure, Page, PageResult, Segment, SegmentRecord
+from bulkexec.ordered import Ordered
 from bulkexec.outcome import Outcome
 from bulkexec.run import PREVIEW_ROWS, Cap, Checkpoints, Run, Spills
 from bulkexec.s3 import item_line
 from bulkexec.sending import Sending
+from bulkexec.subtree import Held
 from bulkexec.wire import OnThrottle, Stopped
-from bulkexec.writes import Write
 
 __all__ = [
     "IN_FLIGHT",
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 VERSION_CONFLICT = "VersionConflict"
+CHILD_REMAINS = "ChildRemains"
+"""Why a node of a subtree is skipped: something below it was not removed."""
 ROWS_CHECKPOINT_SECONDS = 60.0
 """A command with rows checkpoints when a file is closed; a shorter interval would make many small files."""
 PAGE_SECONDS = 1.0
@@ -59,9 +62,10 @@ class _PageSizer:
     def limit(self, granted: int | None) -> int | None:
         """Limit for the next page. Under a cap: what is granted, doubled after each page without a match."""
         choices = [] if granted is None else [granted * self._growth]
+        writes = [self._run.write_budget, *(budget for _, budget in filter(None, [self._run.target]))]
         for share, units in (
             (self._run.read_budget.share, self._read_units_per_item),
-            (self._run.write_budget.share, self._write_units_per_item),
+            *((budget.share, self._write_units_per_item) for budget in writes),
         ):
             if share < inf and units > 0:
                 choices.append(max(1, int(share * PAGE_SECONDS / self._run.threads / units)))
@@ -94,7 +98,12 @@ class SegmentRun:
         self._sizer = _PageSizer(run)
         self._interval = ROWS_CHECKPOINT_SECONDS if run.command.keeps_rows else run.plan.options.checkpoint_seconds
         self._throttles, self._lock = 0, threading.Lock()
-        self._sending = Sending(run, self._throttled)
+        self._work = run.plan.work.in_phase(segment.number)
+        phase = self._work.phase
+        self._counted = phase is None or phase.counts
+        self._sending = Sending(run, self._throttled, phase is not None and phase.of_target)
+        self._ordered = None if phase is None else Ordered(self._sending, self._work)
+        self._held = None if phase is None else Held(phase.subtree, self.record.held)
         self._ahead: Future[Page | None] | None = None
 
     def walk(self) -> SegmentRecord:
@@ -116,11 +125,11 @@ class SegmentRun:
         if page is None:
             self._run.cap.settle(granted, 0)
             return
-        result = self._run.command.page(page, self._run.plan.work)
+        result = self._run.command.page(page, self._work)
         if result.writes and page.last_evaluated_key and self._reads_ahead:
             assert self._run.lanes is not None
             self._ahead = self._run.lanes.submit(self._read, page.last_evaluated_key, None)
-        outcome, error = self._write(result.writes)
+        outcome, error = self._write(page, result)
         if error is not None:
             self._run.cap.settle(granted, outcome.processed)
             self._count_unfinished(page, outcome)
@@ -134,26 +143,41 @@ class SegmentRun:
         return run.lanes is not None and not run.cap.limited and not run.stopping
 
     def _finish(self, page: Page, result: PageResult, outcome: Outcome, granted: int | None) -> None:
-        self._keep(result, outcome)
         counts = self._counts(page, result, outcome)
+        writes = self._run.plan.mutates and not self._run.plan.options.dry_run
         self._sizer.learn(page, outcome.consumed.table)
+        if self._counted:
+            self._keep(result, outcome)
+            self._name(result, outcome)
+        self._advance(page, counts if self._counted else counts.units_alone)
+        self._run.cap.settle(granted, counts.handled if writes else counts.matched)
+        if self._counted:
+            self._run.hope.count(counts, (*result.failed, *outcome.failed))
+
+    def _name(self, result: PageResult, outcome: Outcome) -> None:
+        """The first failures and conflicts, by name, in the record."""
+        record, limit = self.record, self._run.failures_kept
+        failures = (*record.failures, *result.failed, *outcome.failed)[:limit]
+        conflicts = (*record.conflicts, *map(_conflict, outcome.conflicts))[:limit]
+        self.record = replace(record, failures=failures, conflicts=conflicts)
+
+    def _advance(self, page: Page, counts: Counts) -> None:
+        last = page.last_evaluated_key
+        held = self._ordered.reached(last, self._held) if self._ordered is not None and self._held is not None else ()
         self.record = replace(
             self.record,
             counts=self.record.counts + counts,
-            last_evaluated_key=(page.last_evaluated_key or b"").decode(),
-            done=page.last_evaluated_key is None,
-            failures=(*self.record.failures, *result.failed, *outcome.failed)[: self._run.failures_kept],
-            conflicts=(*self.record.conflicts, *map(_conflict, outcome.conflicts))[: self._run.failures_kept],
+            last_evaluated_key=(last or b"").decode(),
+            done=last is None,
+            held=held,
         )
         self._run.progress(counts)
-        writes = self._run.plan.mutates and not self._run.plan.options.dry_run
-        self._run.cap.settle(granted, counts.handled if writes else counts.matched)
-        self._run.hope.count(counts, (*result.failed, *outcome.failed))
 
     def _count_unfinished(self, page: Page, outcome: Outcome) -> None:
         """An error ended the page: what was acknowledged counts, but the page is read again, for what is left of it."""
         done = outcome.processed
         counts = Counts(done, done, done, read_units=page.read_units, write_units=outcome.units)
+        counts = counts if self._counted else counts.units_alone
         self.record = replace(self.record, counts=self.record.counts + counts)
         self._run.progress(counts)
 
@@ -196,24 +220,27 @@ class SegmentRun:
 
         return throttled
 
-    def _write(self, writes: Sequence[Write]) -> tuple[Outcome, BaseException | None]:
+    def _write(self, page: Page, result: PageResult) -> tuple[Outcome, BaseException | None]:
         """See all writes of a page through; gives what was acknowledged, and the error that ended it, if one did."""
-        if self._run.plan.options.dry_run or not writes:
+        if self._run.plan.options.dry_run:
             return Outcome(), None
-        return self._sending.page(writes)
+        if self._ordered is not None and self._held is not None:
+            return self._ordered.page(page, result, self._held)
+        return self._sending.page(result.writes) if result.writes else (Outcome(), None)
 
     def _keep(self, result: PageResult, outcome: Outcome) -> None:
         if result.rows:
             self._run.preview.offer(result.rows)
             if self._spills.rows is not None:
                 self._spills.rows.add(item_line(bytes(row)) for row in result.rows)
-        if outcome.skipped and self._spills.skipped is not None:
+        if self._spills.skipped is not None:
             self._spills.skipped.add(b'{"Keys":' + bytes(key) + b"}" for key in outcome.skipped)
+            self._spills.skipped.add(_line(key, CHILD_REMAINS) for key in outcome.held)
         failed = [*result.failed, *outcome.failed]
         if failed and self._spills.failed is not None:
             self._spills.failed.add(_failure_line(failure) for failure in failed)
         if outcome.conflicts and self._spills.conflicts is not None:
-            self._spills.conflicts.add(_conflict_line(key) for key in outcome.conflicts)
+            self._spills.conflicts.add(_line(key, VERSION_CONFLICT) for key in outcome.conflicts)
 
     def _counts(self, page: Page, result: PageResult, outcome: Outcome) -> Counts:
         throttled, self._throttles = self._throttles, 0
@@ -221,7 +248,7 @@ class SegmentRun:
             scanned=page.scanned,
             matched=page.matched,
             processed=outcome.processed,
-            skipped=result.skipped + len(outcome.skipped) + page.missing,
+            skipped=result.skipped + len(outcome.skipped) + len(outcome.held) + page.missing,
             failed=len(result.failed) + len(outcome.failed),
             conflicts=len(outcome.conflicts),
             read_units=page.read_units + outcome.read_units,
@@ -249,8 +276,8 @@ def _conflict(key: msgspec.Raw) -> Failure:
     return Failure(msgspec.json.decode(key), VERSION_CONFLICT)
 
 
-def _conflict_line(key: msgspec.Raw) -> bytes:
-    return b'{"Keys":%b,"reason":"%b"}' % (key, VERSION_CONFLICT.encode())
+def _line(key: msgspec.Raw, reason: str) -> bytes:
+    return b'{"Keys":%b,"reason":"%b"}' % (key, reason.encode())
 
 
 def run_segment(run: Run, segment: Segment) -> SegmentRecord:
@@ -261,12 +288,14 @@ def run_segment(run: Run, segment: Segment) -> SegmentRecord:
 def run_segments(run: Run, numbers: Iterable[int]) -> list[SegmentRecord]:
     """Walk many segments with `run.threads` threads, each taking the next one in the given order.
 
-    The first error stops all threads at their page boundary and is raised when every checkpoint is written.
+    Phases are walked by one thread, because the next one begins when all of the one before is acknowledged. The first
+    error stops all threads at their page boundary and is raised when every checkpoint is written.
     """
     queue, records, failed = deque(numbers), [], []  # type: tuple[deque[int], list[SegmentRecord], list[BaseException]]
     failing = threading.Event()
     lanes = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="request")
-    inner = replace(run, stop=lambda: failing.is_set() or run.stop(), lanes=lanes)
+    threads = 1 if run.plan.work.phases else run.threads
+    inner = replace(run, stop=lambda: failing.is_set() or run.stop(), lanes=lanes, threads=threads)
 
     def work() -> None:
         while queue and not inner.stopping:
@@ -280,11 +309,11 @@ def run_segments(run: Run, numbers: Iterable[int]) -> list[SegmentRecord]:
                 failed.append(error)
                 failing.set()
 
-    threads = [threading.Thread(target=work, name=f"segment-worker-{i}") for i in range(min(run.threads, len(queue)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    workers = [threading.Thread(target=work, name=f"segment-worker-{i}") for i in range(min(threads, len(queue)))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
     lanes.shutdown()
     if failed:
         raise failed[0]

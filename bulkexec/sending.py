@@ -48,12 +48,16 @@ class Batch:
 
 
 class Sending:
-    """Sends the pages of one segment. `throttled` wraps what is told of throttles."""
+    """Sends the pages of one segment. `throttled` wraps what is told of throttles.
 
-    def __init__(self, run: Run, throttled: Callable[[OnThrottle], OnThrottle]) -> None:
+    What was read is deleted where it was read; `from_target` says that this is the target.
+    """
+
+    def __init__(self, run: Run, throttled: Callable[[OnThrottle], OnThrottle], from_target: bool = False) -> None:
         self._run, self._throttled = run, throttled
         self._source = Place(run.writer, run.write_budget)
         self._target = self._source if run.target is None else Place(*run.target)
+        self._source = self._target if from_target else self._source
         self._cut = KeyValues(run.plan.work.writes_to.key_names)
 
     def page(self, writes: Sequence[Write]) -> tuple[Outcome, BaseException | None]:
@@ -135,7 +139,7 @@ class Sending:
     # -- moves ---------------------------------------------------------------------------------------------------
 
     def _move(self, moves: Sequence[Move], outcome: Outcome) -> bool:
-        """Put, and delete what was acknowledged. False, with nothing counted, when it stopped before the deletes."""
+        """Put, and delete what was acknowledged. False when it stopped before the last delete."""
         wanted = {self._destination(move.put.item): move for move in moves}
         there = self._there({key: move for key, move in wanted.items() if move.settled}, outcome)
         put, deleted = Outcome(acknowledged=[]), Outcome()
@@ -145,22 +149,27 @@ class Sending:
         refused = {self._destination(key) for key in put.skipped}
         there |= self._there({key: wanted[key] for key in refused}, outcome)
         done = [move.delete for key, move in wanted.items() if key in acknowledged | there]
-        if not self._write_all(self._source, done, deleted):
-            return False
+        try:
+            if not self._write_all(self._source, done, deleted):
+                return False
+        finally:
+            # Also of an error: what was deleted is not found again, so it has to be counted now.
+            outcome.add(deleted)
         # What failed or was refused is named by its own key, not by where it was to go.
         put.failed = [replace(each, key=_decoded(wanted[_canonical(each.key.values())])) for each in put.failed]
         put.skipped = [wanted[key].delete.key for key in refused - there]
         put.processed, put.acknowledged = 0, None
         outcome.add(put)
-        outcome.add(deleted)
         return True
 
     def _write_all(self, place: Place, writes: Sequence[Write], outcome: Outcome) -> bool:
         for batch in place.writer.batches(writes) if writes else ():
             part = Outcome(acknowledged=outcome.acknowledged)
-            if not self._write(place, batch, part):
-                return False
-            outcome.add(part)
+            try:
+                if not self._write(place, batch, part):
+                    return False
+            finally:
+                outcome.add(part)
         return True
 
     def _there(self, wanted: Mapping[bytes, Move], outcome: Outcome) -> set[bytes]:
