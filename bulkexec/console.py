@@ -125,14 +125,22 @@ class Progress:
         if self._done == self._plan.segments:
             return 1.0
         items = self._plan.work.scope.table.item_count
-        by_items = self._counts.scanned / items if items and not self._plan.work.scope.pinned else 0.0
+        by_items = self._counts.scanned / items if items and not self._few else 0.0
         return min(0.999, max(by_items, self._done / self._plan.segments))
+
+    @property
+    def _few(self) -> bool:
+        """Whether the table's number of items says nothing of how much there is to do."""
+        work = self._plan.work
+        return work.scope.pinned or work.scope.listed or bool(work.index)
 
     @property
     def _left(self) -> str:
         share, elapsed = self._share or 0.0, time.monotonic() - self._began
         base = self._base or Counts()
         gained = self._counts.scanned - base.scanned
+        if self._state == "PAUSED":
+            return "paused"
         if share < 0.01 or gained <= 0 or share >= 1:
             return "unknown" if share < 1 else "0 s"
         whole = self._counts.scanned / share
@@ -147,7 +155,9 @@ class Progress:
     @property
     def _limit(self) -> str:
         options = self._plan.options
-        rate = options.write_rate if self._plan.mutates and not options.dry_run else options.read_rate
+        rate = options.read_rate
+        if self._plan.mutates and not options.dry_run:
+            rate = options.write_rate if options.target_write_rate is None else options.target_write_rate
         return "" if rate is None else f"/{rate:g}"
 
     def _line(self) -> str:
@@ -170,7 +180,7 @@ class Progress:
             f"{self._plan.command} {table}   job {self._job}   {self._state}   {elapsed}",
             f"[{bar}]  {100 * share:.1f} %   segments {self._done}/{self._plan.segments}",
             self._happened(counts),
-            f"{self._units_rate:,.0f}{self._limit} units/s   about {self._left} left",
+            f"{self._units_rate:,.0f}{self._limit} units/s   {'paused' if self._state == 'PAUSED' else f'about {self._left} left'}",
         ]
         return Text("\n".join(lines))
 

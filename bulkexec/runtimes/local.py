@@ -228,6 +228,7 @@ class Totals:
 
     def __init__(self) -> None:
         self._lock, self.counts = threading.Lock(), Counts()
+        self.paused: Callable[[], bool] = lambda: False
 
     def add(self, counts: Counts) -> None:
         """Add one page's counts."""
@@ -260,7 +261,7 @@ class Watch:
 
     def _tell(self) -> None:
         done = sum(record.done for record in self._checkpoints.all())
-        self._show("RUNNING", self._before + self._totals.counts, done)
+        self._show("PAUSED" if self._totals.paused() else "RUNNING", self._before + self._totals.counts, done)
 
 
 def run_local(
@@ -298,7 +299,7 @@ def run_in_process(
     budgets = local_budgets(plan)
     places = Places(results_place(plan), file_lists(job_id) if job_id else _no_lists)
     run = assemble(plan, session, checkpoints, cap, stop, budgets.budgets, places, given)
-    run.progress = totals.add
+    run.progress, totals.paused = totals.add, budgets.paused
     failure: errors.BulkexecError | None = None
     try:
         rates = LiveRates(rates_file(job_id), budgets) if job_id else nullcontext()

@@ -29,6 +29,10 @@ class LocalBudgets:
     budgets: RunBudgets
     stores: Mapping[tuple[str, Kind], MemoryLeaseStore]
 
+    def paused(self) -> bool:
+        """Whether a rate is 0, so that the run waits."""
+        return any(store.read().ceiling <= 0 for store in self.stores.values())
+
     def set_rates(self, kind: Kind, rates: Mapping[str, float]) -> None:
         """New rates for these resources; 0 pauses."""
         for (resource, each), store in self.stores.items():
