@@ -176,11 +176,12 @@ class Progress:
         filled = int(share * BAR_CELLS)
         table = self._plan.work.scope.table.name
         elapsed, bar = duration(time.monotonic() - self._began), "#" * filled + "-" * (BAR_CELLS - filled)
+        left = "paused" if self._state == "PAUSED" else f"about {self._left} left"
         lines = [
             f"{self._plan.command} {table}   job {self._job}   {self._state}   {elapsed}",
             f"[{bar}]  {100 * share:.1f} %   segments {self._done}/{self._plan.segments}",
             self._happened(counts),
-            f"{self._units_rate:,.0f}{self._limit} units/s   {'paused' if self._state == 'PAUSED' else f'about {self._left} left'}",
+            f"{self._units_rate:,.0f}{self._limit} units/s   {left}",
         ]
         return Text("\n".join(lines))
 
