@@ -233,8 +233,9 @@ class SegmentRun:
             self._run.preview.offer(result.rows)
             if self._spills.rows is not None:
                 self._spills.rows.add(item_line(bytes(row)) for row in result.rows)
-        if self._spills.skipped is not None:
+        if outcome.skipped and self._spills.skipped is not None:
             self._spills.skipped.add(b'{"Keys":' + bytes(key) + b"}" for key in outcome.skipped)
+        if outcome.held and self._spills.skipped is not None:
             self._spills.skipped.add(_line(key, CHILD_REMAINS) for key in outcome.held)
         failed = [*result.failed, *outcome.failed]
         if failed and self._spills.failed is not None:

@@ -271,6 +271,11 @@ class Counts:
         )
 
     @property
+    def units_alone(self) -> "Counts":
+        """What was consumed, without the items."""
+        return Counts(read_units=self.read_units, write_units=self.write_units, throttled=self.throttled)
+
+    @property
     def handled(self) -> int:
         """Items that count towards a cap."""
         return self.processed + self.skipped + self.failed + self.conflicts

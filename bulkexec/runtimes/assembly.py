@@ -15,6 +15,7 @@ from bulkexec.describe import user_errors
 from bulkexec.engine import IN_FLIGHT
 from bulkexec.keyed import KeyReader, key_lines
 from bulkexec.model import Counts, Failure, Plan, Scope, SegmentRecord, Table, Work
+from bulkexec.phases import PhaseReader
 from bulkexec.rate import Limiter
 from bulkexec.reader import PageSource, Reader
 from bulkexec.report import Status
@@ -73,14 +74,15 @@ def assemble(
     table, target = work.scope.table, work.target
     calls = _calls(session, table, threads)
     objects = Objects(session, table.region)
-    writer, there = Writer(calls, work, sequential=sequential), None
+    writer, there, calls_there = Writer(calls, work, sequential=sequential), None, calls
+    command = given.command or restore(plan.command, plan.arguments)
     if target is not None:
         calls_there = _calls(target_session(session, plan.options), target, threads)
         there = Writer(calls_there, Work(Scope(target)), sequential=sequential), budgets.target
     return Run(
         plan=plan,
-        command=given.command or restore(plan.command, plan.arguments),
-        reader=given.source(calls) if given.source is not None else _reader(calls, work, objects),
+        command=command,
+        reader=given.source(calls) if given.source is not None else _reader(calls, calls_there, work, command, objects),
         writer=writer,
         read_budget=budgets.read,
         write_budget=budgets.write,
@@ -100,7 +102,9 @@ def _calls(session: boto3.Session, table: Table, threads: int) -> Retrying:
     return Retrying(wire, Refusals(table.name, table.region))
 
 
-def _reader(calls: Retrying, work: Work, objects: Objects) -> PageSource:
+def _reader(calls: Retrying, calls_there: Retrying, work: Work, command: Command, objects: Objects) -> PageSource:
+    if work.phases:
+        return PhaseReader(calls, calls_there, work, command.makes)
     if work.keys:
         return KeyReader(calls, work, key_lines(work.keys, lambda: objects))
     return Reader(calls, work)
