@@ -15,9 +15,9 @@ from bulkexec.writes import Write
 class Outcome:
     """What became of some writes: each is in exactly one of `processed`, `skipped`, `held`, `failed` and `conflicts`.
 
-    `skipped`, `held` (not sent, because something below it remains) and `conflicts` are keys as typed JSON. `units` are write units and `index_units` those of them that were
-    charged to an index, `read_units` are of items that were read back, all as metered. Where `acknowledged` is a list,
-    every write that counts as processed is put into it.
+    `skipped`, `held` (not sent, because something below it remains) and `conflicts` are keys as typed JSON. `units` are
+    write units and `index_units` those of them that were charged to an index, `read_units` are of items that were read
+    back, all as metered. Where `acknowledged` is a list, every write that counts as processed is put into it.
     """
 
     processed: int = 0

@@ -103,6 +103,28 @@ def test_an_error_in_the_middle_of_a_copy_loses_no_count(
         assert whole.report["processed"] == 400
 
 
+@pytest.mark.parametrize(
+    ("operation", "options"),
+    [("BatchExecuteStatement", ()), ("DeleteItem", ("--strategy", "sequential"))],
+)
+def test_an_error_in_the_middle_of_a_move_loses_no_count(
+    operation: str, options: tuple[str, ...], bulkexec: Any, sandbox: Sandbox, tables: Any, items: Any
+) -> None:
+    # case C067
+    name, target = tables.make(items(400, 60)), tables.make()
+    sandbox.control.faults.add(operation=operation, kind="error", code="AccessDeniedException", message=DENIED, after=5)
+    try:
+        first = bulkexec.json("move", "--table", name, "--to", target, "--where", "n >= 0", "--yes", *options)
+    finally:
+        sandbox.control.faults.clear()
+    left = len(tables.read(name))
+    assert (first.code, first.report["processed"]) == (1, 400 - left)
+    assert 0 < left < 400
+    whole = bulkexec.json("resume", first.report["job_id"])
+    assert (whole.code, whole.report["processed"]) == (0, 400)
+    assert (len(tables.read(name)), len(tables.read(target))) == (0, 400)
+
+
 @pytest.mark.parametrize("cap", [1, 10, 100])
 def test_a_cap_is_passed_by_no_more_than_a_page(cap: int, bulkexec: Any, tables: Any, items: Any) -> None:
     name = tables.make(items(1200, 60))
