@@ -7,6 +7,7 @@ is carried out.
 
 import json
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -47,15 +48,15 @@ def take_over(options: SandboxOptions, stats: Stats) -> None:
     emulated._item_size_bytes = size_of
     with_remembered_texts()
     with_canonical_keys()
-    for operation, overlay in _overlays(meter, shelves).items():
+    for operation, overlay in _overlays(meter, shelves, options.size_age_seconds).items():
         name = _function_name(operation)
         setattr(emulated, name, _answering(overlay, getattr(emulated, name)))
 
 
-def _overlays(meter: Meter, shelves: Shelves) -> dict[str, Overlay]:
+def _overlays(meter: Meter, shelves: Shelves, size_age_seconds: float) -> dict[str, Overlay]:
     writes, reads = WriteHandlers(meter), ReadHandlers(meter, shelves)
     statements, recovery = StatementHandlers(meter), Recovery()
-    tables = TableHandlers(shelves)
+    tables = TableHandlers(shelves, size_age_seconds)
     return {
         "PutItem": writes.put,
         "UpdateItem": writes.update,
@@ -96,13 +97,14 @@ def _answering(overlay: Overlay, original: Handler) -> Handler:
 
 
 class TableHandlers:
-    """Handlers of whole tables."""
+    """Handlers of whole tables. Counts and sizes may be `size_age_seconds` old; those of a new table are 0 so long."""
 
-    def __init__(self, shelves: Shelves) -> None:
-        self._shelves = shelves
+    def __init__(self, shelves: Shelves, size_age_seconds: float = 0.0) -> None:
+        self._shelves, self._size_age_seconds = shelves, size_age_seconds
+        self._measured: dict[str, tuple[float, _Sizes]] = {}
 
     def describe(self, original: Handler, request: Request) -> Answer:
-        """DescribeTable, with the counts and sizes of indexes as they are at this moment."""
+        """DescribeTable, with the counts and sizes of indexes too."""
         table = table_of(request.get("TableName"))
         answer = original(request)
         if table is None or answer[0] != 200:
@@ -111,7 +113,21 @@ class TableHandlers:
         for member in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
             for index in described.get(member, []):
                 index.update(_contents(table, index))
+        if self._size_age_seconds:
+            self._put_back(described)
         return with_members(answer, {"Table": described})
+
+    def _put_back(self, described: Record) -> None:
+        """Gives counts and sizes as they were when they were last taken; the first time they are asked for, 0."""
+        places = _places(described)
+        nothing = [dict.fromkeys(sizes, 0) for sizes in map(_sizes, places)]
+        now = time.monotonic()
+        taken, sizes = self._measured.get(described["TableId"], (now, nothing))
+        if now - taken >= self._size_age_seconds or len(sizes) != len(places):
+            taken, sizes = now, list(map(_sizes, places))
+        self._measured[described["TableId"]] = (taken, sizes)
+        for place, old in zip(places, sizes, strict=True):
+            place.update(old)
 
     def update(self, original: Handler, request: Request) -> Answer:
         """UpdateTable, with the on-demand maxima of indexes, which the emulator passes over."""
@@ -132,6 +148,19 @@ class TableHandlers:
         if table is not None and answer[0] == 200:
             self._shelves.drop(table)
         return answer
+
+
+_Sizes = list[dict[str, int]]
+"""Of the table, then of each of its indexes: the members of DescribeTable that say how large it is."""
+
+
+def _places(described: Record) -> list[Record]:
+    indexes = (described.get(member, []) for member in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"))
+    return [described, *(index for each in indexes for index in each)]
+
+
+def _sizes(place: Record) -> dict[str, int]:
+    return {name: place[name] for name in ("ItemCount", "TableSizeBytes", "IndexSizeBytes") if name in place}
 
 
 def _contents(table: Record, index: Record) -> dict[str, Any]:

@@ -28,6 +28,8 @@ class SandboxOptions:
 
     `stop_grace_seconds` is what a stopped Glue run gets between SIGTERM and SIGKILL; 0 is sudden death.
     `burst_seconds` is how much unused capacity a table keeps (AWS: up to 300; 1 makes limits sharp in tests).
+    `size_age_seconds` is how old the counts and sizes of DescribeTable may be (AWS: six hours, and 0 until then; here
+    0, so that they are always right).
     `live_tail_session_seconds` is how long a Live Tail session may last (AWS: 3 h).
     `iam` is "off" (any credentials may do anything), "record" (see `SandboxControl.calls`) or "enforce".
     `live_tail_buffer_updates` and `live_tail_buffer_events` are what a slow reader may lag behind.
@@ -46,6 +48,7 @@ class SandboxOptions:
     live_tail_buffer_events: int = 5_000
     live_tail_sessions: int = 15
     burst_seconds: float = 1.0
+    size_age_seconds: float = 0.0
     fault_seed: int = 0
     iam: str = "off"
 

@@ -17,15 +17,19 @@ from bulkexec.commands.edit import Edit
 from bulkexec.commands.move import Move
 from bulkexec.cost import Terms, estimate
 from bulkexec.describe import describe
+from bulkexec.item_size import item_size_bytes
 from bulkexec.keyed import KeyReader, file_lines
 from bulkexec.model import Estimate, Options, Scope, Table
 from bulkexec.planning import make_plan
 from bulkexec.pricing import list_prices
 from bulkexec.reader import Reader
 from bulkexec.sample import look_at, read_whole, take_sample
+from bulkexec.sandbox.process import Sandbox
 from bulkexec.selection import Filter
+from bulkexec.units import write_units
 from bulkexec.volume import Kind
 from bulkexec.wire import HttpWire, Refusals, Retrying
+from tests.functional.conftest import Tables
 
 SEGMENTS = 16
 RATES = Options(read_rate=6000, write_rate=2000)
@@ -201,6 +205,13 @@ def test_estimate_against_metered(name: str, tables: Any, session: boto3.Session
     holds(found, None if kind.stale or not kind.items else blind, report)
 
 
+@pytest.fixture(scope="module")
+def old_facts() -> Iterator[Sandbox]:
+    """A sandbox whose DescribeTable is as old as AWS's: all of its tables were just made, so their sizes are 0."""
+    with Sandbox(size_age_seconds=21_600.0) as running:
+        yield running
+
+
 OWNED = [sized(n, 300 + 20 * (n % 60), who={"S": f"w{n % 9}"}, due={"S": f"d{n % 4}"}) for n in range(2500)]
 BY_OWNER = with_indexes(index("by-state", "state"), index("by-due", "due", "KEYS_ONLY"))
 
@@ -260,3 +271,21 @@ def test_a_sparse_index_as_the_source(tables: Any, session: boto3.Session, bulke
     report = bulkexec.json("edit", "--table", name, "--index", "by-due", "--set", "seen=1", "--all", "--yes").report
     assert report["processed"] == 80
     holds(found, blind, report)
+
+
+def test_a_table_younger_than_its_sizes(old_facts: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    # DescribeTable says 0 for up to six hours; how many items there are is seen from how many a segment has
+    for name, value in old_facts.env().items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+    young = boto3.Session(region_name="us-east-1")
+    name = made(Tables(old_facts.client("dynamodb")), Sort(OWNED, BY_OWNER))
+    table = describe(young, name)
+    assert (table.item_count, table.size_bytes, table.indexes[0].item_count) == (0, 0, 0)
+    found = estimated(young, table, Delete(all=True), Scope(table), sampled=True)
+    truth = 2 * sum(write_units(item_size_bytes(item)) for item in OWNED) + len(OWNED)
+    assert found.matching is not None
+    assert found.matching[0] <= len(OWNED) <= found.matching[1]
+    assert found.write_units[0] <= truth <= found.write_units[1]
+    assert found.write_units[1] < 2 * truth, "a range that says something"
+    assert found.usd is not None
