@@ -338,6 +338,8 @@ def stopped_report(plan: Plan, job_id: str, checkpoints: MemoryCheckpoints) -> R
 def _open_segments(plan: Plan, checkpoints: MemoryCheckpoints, threads: int) -> list[int]:
     """Segments still to walk, begun ones first, so that few are open at any time."""
     known = {record.number: record for record in checkpoints.all()}
+    if plan.work.phases:
+        return [number for number in range(plan.segments) if number not in known or not known[number].done]
     visits = order_of_visit(plan.segments, min(threads, plan.segments), seed=plan.segments)
     rounds = [number for step in zip_longest(*visits) for number in step if number is not None]
     begun = [number for number in rounds if number in known and not known[number].done]
