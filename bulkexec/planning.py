@@ -116,9 +116,11 @@ def _keys(session: boto3.Session, table: Table, keys: str) -> int:
 
 
 def _target(session: boto3.Session, name: str, source: Table) -> Table | None:
-    """The table that puts go to; None when it is the one that is read, whatever it is called."""
+    """The table that puts go to; None when it is the one that is read, whatever it is called, or a replica of it."""
     target = describe(session, name)
-    return None if target.arn == source.arn else target
+    namesakes = (target.name, target.account) == (source.name, source.account)
+    replica = namesakes and (target.region in source.replicas or source.region in target.replicas)
+    return None if target.arn == source.arn or replica else target
 
 
 def _recoverable(session: boto3.Session, work: Work, options: Options) -> Work:
