@@ -30,7 +30,7 @@ BulkexecError                 exit code 1 unless a subclass says otherwise
 └── TooManyFailures           BX308  more items failed than --max-failures allows
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class BulkexecError(Exception):
@@ -44,6 +44,8 @@ class BulkexecError(Exception):
     exit_code: ClassVar[int] = 1
     cursor: str | None = None
     """Where a mass operation that this error ended goes on."""
+    result: Any = None
+    """What that operation acknowledged before, a `results.MassOpResult`; both are set by `table.Table` alone."""
 
     def __init__(self, message: str, *, why: str = "", fix: str = "", state: str = "") -> None:
         super().__init__(message)

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from bulkexec.codec import NotEncodable, from_python
+from bulkexec.codec import Attributes, NotEncodable, from_python
 from bulkexec.command import Command
 from bulkexec.keyed import KEYS_A_PAGE
 from bulkexec.mapped import when_of
-from bulkexec.model import Page, PageResult, Scope, Segment, Work
+from bulkexec.model import Failure, Page, PageResult, Scope, Segment, Work
 from bulkexec.reader import PageSource
 from bulkexec.wire import OnThrottle, Retrying
-from bulkexec.writes import Put
+from bulkexec.writes import Put, Write
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,18 @@ class PutItems(Command):
 
     def page(self, page: Page, work: Work) -> PageResult:
         """One put for each item."""
-        when = when_of(self.if_not_exists, self.if_exists)
-        return PageResult(writes=[Put(item, when) for item in page.items])
+        when, keys = when_of(self.if_not_exists, self.if_exists), work.scope.table.keys
+        key_of = Attributes(*(key.name for key in keys))
+        writes: list[Write] = []
+        failed: list[Failure] = []
+        for item in page.items:
+            found = {key.name: value for key, value in zip(keys, key_of(item), strict=True) if value is not None}
+            wrong = [f"{key.name} of type {key.type}" for key in keys if list(found.get(key.name, ())) != [key.type]]
+            if wrong:
+                failed.append(Failure(found, "KeyInvalid", f"the item has no {' and no '.join(wrong)}"))
+            else:
+                writes.append(Put(item, when))
+        return PageResult(writes=writes, failed=failed)
 
 
 class GivenItems:

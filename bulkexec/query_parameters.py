@@ -12,7 +12,6 @@ from bulkexec.selection import Filter
 
 KNOWN = frozenset(
     {
-        "TableName",
         "IndexName",
         "FilterExpression",
         "KeyConditionExpression",

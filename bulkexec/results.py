@@ -64,7 +64,3 @@ class MassOpResult:
             self.read_units + other.read_units,
             self.write_units + other.write_units,
         )
-
-
-def _typed(key: dict[str, Any]) -> dict[str, Any]:
-    return {name: value_from_python(value) for name, value in key.items()}

@@ -5,17 +5,16 @@ It needs no Spark, no Glue and no control table, so it suits a Lambda function, 
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, Unpack
 
 import boto3
 import msgspec
 
 from bulkexec import errors
 from bulkexec.ceilings import Ceilings
-from bulkexec.codec import NotEncodable, from_python, value_to_python
+from bulkexec.codec import NotEncodable, from_python, value_from_python, value_to_python
 from bulkexec.command import Command, arguments_of
 from bulkexec.commands.copy import Copy
 from bulkexec.commands.delete import Delete
@@ -25,95 +24,58 @@ from bulkexec.cost import Prices
 from bulkexec.cursor import Cursor, decode_cursor, require_same
 from bulkexec.declarations import Declarations, declared, find_file
 from bulkexec.given import GivenItems, PutItems
-from bulkexec.keyed import KeyReader, segments_for
+from bulkexec.keyed import KeyReader, segments_for, typed_key
+from bulkexec.keywords import (
+    Declaring,
+    Key,
+    ListOptions,
+    PutKeysOptions,
+    PutListOptions,
+    PutOptions,
+    Running,
+    check,
+    filter_of,
+    in_python_terms,
+    running_options,
+)
 from bulkexec.maps import Map, as_map
-from bulkexec.model import Failure, Options, Plan
-from bulkexec.planning import AskedRates, Outline, Planned, check_options, limited, make_outline
-from bulkexec.query_parameters import with_parameters
+from bulkexec.model import Failure, KeyAttribute, Plan
+from bulkexec.planning import AskedRates, Outline, Planned, limited, make_outline
+from bulkexec.report import Report
 from bulkexec.results import ConflictItem, FailedItem, MassOpResult
 from bulkexec.runtimes.assembly import THREADS, Given, MemoryCheckpoints
 from bulkexec.runtimes.local import Totals, run_in_process
 from bulkexec.segments import total_segments
 from bulkexec.selection import Filter
-from bulkexec.where import Node, clause
 
 MapFunction = Callable[[dict[str, Any]], Mapping[str, Any] | Literal[False] | None]
-Key = Mapping[str, Any]
-"""A key as Python values, or as typed ones ({"S": "a"})."""
-
-Clause = str | Sequence[Any]
-"""`"status:eq:ACTIVE"`, or field, operator and values: `("total", "ge", Decimal("9.5"))`."""
+"""From an item as Python values to another one; None or False leaves the item as it is. See `bulkexec.codec`."""
 
 EVERYTHING = 1 << 62
-
-
-class Declaring(TypedDict, total=False):
-    """What is known of a table, see `declarations.Declarations`."""
-
-    keys: Sequence[str]
-    version_field: str
-    created_at_field: str
-    technical_prefix: str
-    descriptor: Key | None
-    searchable: Sequence[str]
-    separator: str
-
-
-class Selecting(TypedDict, total=False):
-    """Which items, for operations that look for them.
-
-    `params` is what a boto3 Scan or Query takes; `where` is SQL; the `filter` clauses must all hold; `search` is a part
-    of a searchable field; `as_of` leaves out what was created later.
-    """
-
-    params: Mapping[str, Any] | None
-    where: str | None
-    filter: Sequence[Clause] | None
-    search: str | None
-    as_of: datetime | str | float | None
-    include_descriptor: bool
-
-
-class Running(TypedDict, total=False):
-    """How to run: the cap, where to go on, how fast (units a second or a share, "30%"), and when to stop.
-
-    `stop` is asked at page boundaries; a run that it stops has a cursor.
-    """
-
-    max_items: int | None
-    resume_token: str | None
-    strategy: Literal["native", "sequential"]
-    max_failures: int | None
-    read_rate: float | str | None
-    write_rate: float | str | None
-    segments: int | None
-    dry_run: bool
-    stop: Callable[[], bool]
-
-
-class ListOptions(Selecting, Running, total=False):
-    """Which items, and how to run."""
-
-
-class PutOptions(ListOptions, total=False):
-    """Also: the condition of every put, and credentials for a target in another account."""
-
-    if_not_exists: bool
-    if_exists: bool
-    target_role: str
-    target_profile: str
 
 
 class Table:
     """A table to run mass operations on, by name or ARN.
 
-    What is not given is taken from `bulkexec.toml`, if there is one. `version_field` makes edits safe against others;
-    `created_at_field` is what `as_of` compares; attributes that begin with `technical_prefix` are hidden from maps;
-    `descriptor` is the key of a row that is no item; `searchable` are the fields of `search`. Raises
-    `errors.BulkexecError`; one that ends a run which has begun has the `cursor` to go on from, None if there is none.
+    Declarations that are not given are taken from `bulkexec.toml`, if there is one: `keys` are checked against the
+    table's own; `version_field` makes edits safe against others; `created_at_field` is what `as_of` compares;
+    attributes that begin with `technical_prefix` are hidden from maps; `descriptor` is the key of a row that is no
+    item; `searchable` are the fields of `search`.
+
+    Every operation runs until its end or a stop (`max_items`, `stop`) and gives a `MassOpResult`; keyword arguments
+    are those of `keywords.Selecting`, `Running` and `Putting`. Maps are called from several threads at once unless
+    `segments=1`. There is no order among items, and no two writes are one transaction. When the process dies, what ran
+    since the last cursor that it kept has to be run again, so maps should give the same for what they made themselves.
+
+    Every operation raises `errors.Refused`, with nothing written, for what cannot begin: BadFilter, BadArgument,
+    BadToken (the token is of another operation, table, filter, map or option), TableMissing, RecoveryOff,
+    CreatedAtFieldNotDeclared and the like. An error that ends a run which has begun (AccessDenied, Exhausted,
+    Unreachable, TooManyFailures, ...) has the `cursor` to go on from and the `result` so far; before that both are
+    None. What is wrong with single items is no error but in `failed` and `conflicts`.
     """
 
     def __init__(self, name: str, *, session: boto3.Session | None = None, **declarations: Unpack[Declaring]) -> None:
+        check("Table", declarations, Declaring)
         self.name, self._session = name, session or boto3.Session()
         given: dict[str, Any] = dict(declarations)
         given |= {each: tuple(given[each]) for each in ("keys", "searchable") if each in given}
@@ -122,13 +84,22 @@ class Table:
     # -- items that are looked for -------------------------------------------------------------------------------
 
     def delete_list(self, *, all_items: bool = False, **options: Unpack[ListOptions]) -> MassOpResult:
-        """Delete the items that are selected; every item only with `all_items`. Deleting an absent key is no error."""
+        """Delete the items that are selected; every item only with `all_items`, else `errors.NoFilter`.
+
+        The selection goes along with each delete: an item that does not match any more is skipped.
+        """
+        check("delete_list", options, ListOptions)
         return self._selected(lambda every: Delete(all=self._every("delete_list", every, all_items)), options)
 
     def clone_list(
-        self, map_fn: Map | MapFunction | None = None, *, to: str = "", **options: Unpack[PutOptions]
+        self, map_fn: Map | MapFunction | None = None, *, to: str = "", **options: Unpack[PutListOptions]
     ) -> MassOpResult:
-        """Put what the map makes of each selected item into this table or into `to` (a name or an ARN)."""
+        """Put what the map makes of each selected item into this table or into `to` (a name or an ARN).
+
+        Without a map items go over byte for byte, to another table. Within one table a selection is needed that the
+        output does not match; an output that does is failed (OutputMatches), since it would be found again.
+        """
+        check("clone_list", options, PutListOptions)
         return self._selected(lambda every: self._copy(map_fn, to, options), options)
 
     def move_list(
@@ -137,9 +108,14 @@ class Table:
         *,
         to: str = "",
         all_items: bool = False,
-        **options: Unpack[PutOptions],
+        **options: Unpack[PutListOptions],
     ) -> MassOpResult:
-        """Put what the map makes of each selected item, and delete the item once that is acknowledged."""
+        """Put what the map makes of each selected item, and delete the item once that is acknowledged.
+
+        As `clone_list`, but every item of the table only with `all_items`. After a sudden death an item may be in both
+        places, never in neither. `processed` counts items, not the two writes of each.
+        """
+        check("move_list", options, PutListOptions)
         return self._selected(
             lambda every: replace(self._move(map_fn, to, options), all=self._every("move_list", every, all_items)),
             options,
@@ -148,17 +124,30 @@ class Table:
     def edit_list(
         self, map_fn: Map | MapFunction, *, allow_key_change: bool = False, **options: Unpack[ListOptions]
     ) -> MassOpResult:
-        """Write the difference that the map makes to each selected item, or to every item without a selection."""
+        """Write the difference that the map makes to each selected item, or to every item without a selection.
+
+        An item that is gone, or that does not match any more, is skipped. With a declared `version_field` the version
+        is counted up, and an item that somebody else changed in between is in `conflicts`, for `edit_by_keys`. A map
+        that changes a key fails the item (KeyChanged); `allow_key_change` makes that a move.
+        """
+        check("edit_list", options, ListOptions)
         return self._selected(lambda every: replace(self._edit(map_fn, allow_key_change), all=every), options)
 
     # -- items that are given ------------------------------------------------------------------------------------
 
     def put_items(self, items: Iterable[Mapping[str, Any]], **options: Unpack[PutOptions]) -> MassOpResult:
-        """Put the given items, as Python values."""
-        given = GivenItems(items)
-        command = PutItems(options.get("if_not_exists", False), options.get("if_exists", False), given.fingerprint)
-        outline = make_outline(self._session, command, self.name, Filter(keys="items"), _how(options))
-        result = self._run(outline, "items", options, Given(command, given.source), len(given.lines))
+        """Put the given items, as Python values.
+
+        All are encoded before the first is sent, so they have to fit into memory; those that DynamoDB cannot hold are
+        failed (NotEncodable, KeyInvalid). With a `resume_token` give the same items again. Give each key once: which of
+        two would win is not said.
+        """
+        check("put_items", options, PutOptions)
+        with in_python_terms():
+            given = GivenItems(items)
+            command = PutItems(options.get("if_not_exists", False), options.get("if_exists", False), given.fingerprint)
+            outline = make_outline(self._session, command, self.name, Filter(keys="items"), running_options(options))
+            result = self._run(outline, "items", options, Given(command, given.source), len(given.lines))
         if options.get("resume_token"):
             return result  # the first call has said it
         rejected = [_rejected(item, why, outline) for item, why in given.rejected]
@@ -166,6 +155,7 @@ class Table:
 
     def delete_by_keys(self, keys: Iterable[Key], **options: Unpack[Running]) -> MassOpResult:
         """Delete the items of these keys. Deleting an absent key is no error."""
+        check("delete_by_keys", options, Running)
         return self._by_keys(keys, Delete(), options)
 
     def clone_by_keys(
@@ -174,9 +164,10 @@ class Table:
         map_fn: Map | MapFunction | None = None,
         *,
         to: str = "",
-        **options: Unpack[PutOptions],
+        **options: Unpack[PutKeysOptions],
     ) -> MassOpResult:
-        """As `clone_list`, for the items of these keys."""
+        """As `clone_list`, for the items of these keys. A key without an item is skipped."""
+        check("clone_by_keys", options, PutKeysOptions)
         return self._by_keys(keys, self._copy(map_fn, to, options), options)
 
     def move_by_keys(
@@ -185,9 +176,10 @@ class Table:
         map_fn: Map | MapFunction | None = None,
         *,
         to: str = "",
-        **options: Unpack[PutOptions],
+        **options: Unpack[PutKeysOptions],
     ) -> MassOpResult:
-        """As `move_list`, for the items of these keys."""
+        """As `move_list`, for the items of these keys. A key without an item is skipped."""
+        check("move_by_keys", options, PutKeysOptions)
         return self._by_keys(keys, self._move(map_fn, to, options), options)
 
     def edit_by_keys(
@@ -198,14 +190,18 @@ class Table:
         allow_key_change: bool = False,
         **options: Unpack[Running],
     ) -> MassOpResult:
-        """As `edit_list`, for the items of these keys; this is how conflicts are retried."""
+        """As `edit_list`, for the items of these keys; this is how conflicts are retried:
+
+        `table.edit_by_keys([each["key"] for each in result.conflicts], map_fn)`. A key without an item is skipped.
+        """
+        check("edit_by_keys", options, Running)
         return self._by_keys(keys, self._edit(map_fn, allow_key_change), options)
 
     # -- commands ------------------------------------------------------------------------------------------------
 
     def _copy(self, map_fn: Map | MapFunction | None, to: str, options: Mapping[str, Any]) -> Copy:
         return Copy(
-            transform=_map(map_fn),
+            transform=None if map_fn is None else _map(map_fn),
             technical_prefix=self.declarations.technical_prefix,
             to=to,
             if_not_exists=options.get("if_not_exists", False),
@@ -215,7 +211,7 @@ class Table:
     def _move(self, map_fn: Map | MapFunction | None, to: str, options: Mapping[str, Any]) -> Move:
         known = self.declarations
         return Move(
-            transform=_map(map_fn),
+            transform=None if map_fn is None else _map(map_fn),
             technical_prefix=known.technical_prefix,
             to=to,
             version_field=known.version_field,
@@ -238,36 +234,24 @@ class Table:
             raise errors.NoFilter(
                 f"{operation} needs a selection, or all_items=True for every item of the table", state="nothing written"
             )
-        return every
+        return all_items
 
     # -- one run -------------------------------------------------------------------------------------------------
 
+    @in_python_terms()
     def _selected(self, command: Callable[[bool], Command], options: Mapping[str, Any]) -> MassOpResult:
-        chosen = self._filter(options)
+        chosen = filter_of(self.name, options, self.declarations)
         made = command(not chosen.narrows)
-        outline = make_outline(self._session, made, self.name, chosen, _how(options))
+        outline = make_outline(self._session, made, self.name, chosen, running_options(options))
         return self._run(outline, chosen.text, options, Given(outline.command), None)
 
-    def _filter(self, options: Mapping[str, Any]) -> Filter:
-        known = self.declarations
-        if options.get("include_descriptor", False):
-            known = replace(known, descriptor=None)
-        given = options.get("filter") or ()
-        chosen = Filter(
-            where=options.get("where"),
-            clauses=tuple(each for each in given if isinstance(each, str)),
-            nodes=tuple(_node(each) for each in given if not isinstance(each, str)),
-            search=options.get("search"),
-            as_of=options.get("as_of"),
-            declared=known,
-        )
-        return with_parameters(chosen, options.get("params") or {})
-
+    @in_python_terms()
     def _by_keys(self, keys: Iterable[Key], command: Command, options: Mapping[str, Any]) -> MassOpResult:
         lines = [_key_line(key) for key in keys]
         where = f"{len(lines)} keys {hashlib.sha256(b''.join(lines)).hexdigest()[:16]}"
         chosen = Filter(keys=where, declared=self.declarations)
-        outline = make_outline(self._session, command, self.name, chosen, _how(options))
+        outline = make_outline(self._session, command, self.name, chosen, running_options(options))
+        _require_keys(lines, outline.selected.scope.table.keys)
         given = Given(outline.command, lambda calls: KeyReader(calls, outline.work, lambda: lines))
         return self._run(outline, where, options, given, len(lines))
 
@@ -281,21 +265,11 @@ class Table:
         stop = options.get("stop") or (lambda: False)
         given = replace(given, failures_kept=EVERYTHING)
         report, error = run_in_process(plan, self._session, "", checkpoints, stop, Totals(), given=given)
-        counts = report.counts
+        result = _result(report)
         if error is not None:
-            error.cursor = report.cursor
+            error.cursor, error.result = report.cursor, result
             raise error
-        return MassOpResult(
-            counts.processed,
-            counts.skipped,
-            [_failed(each) for each in report.failures],
-            [ConflictItem(key=_python_key(each), reason=each.reason) for each in report.conflict_keys],
-            report.cursor,
-            counts.scanned,
-            counts.matched,
-            counts.read_units,
-            counts.write_units,
-        )
+        return result
 
     def _plan(
         self, outline: Outline, where: str, options: Mapping[str, Any], listed: int | None, cursor: Cursor | None
@@ -307,11 +281,11 @@ class Table:
             if listed is not None
             else total_segments(size, THREADS, asked, pinned=work.scope.pinned)
         )
-        how = _how(options)
-        check_options(how)
         command = outline.command
+        how = running_options(options)
         plan = Plan(command.name, arguments_of(command), work, segments, command.mutates, how, where=where)
         if cursor is not None:
+            _require_here(cursor)
             require_same(cursor, plan.fingerprint)
             plan = replace(plan, segments=cursor.segments)
         rates = AskedRates(_rate(options.get("read_rate")), _rate(options.get("write_rate")))
@@ -320,46 +294,68 @@ class Table:
         return limited(Planned(plan, Prices("not asked"), asked=rates, target_ceilings=there), None).plan
 
 
-def _how(options: Mapping[str, Any]) -> Options:
-    return Options(
-        max_items=options.get("max_items"),
-        dry_run=options.get("dry_run", False),
-        strategy=options.get("strategy", "native"),
-        max_failures=options.get("max_failures"),
-        target_role=options.get("target_role", ""),
-        target_profile=options.get("target_profile", ""),
-    )
+def _require_here(cursor: Cursor) -> None:
+    """The checkpoints of a job are not in its token, and without them the run would begin anew."""
+    if cursor.job:
+        raise errors.BadToken(f"the token is of job {cursor.job}", fix=f"bulkexec resume {cursor.job}")
 
 
-def _map(map_fn: Map | MapFunction | None) -> Map | None:
-    return None if map_fn is None else as_map(map_fn)
+def _map(map_fn: Map | MapFunction) -> Map:
+    if not isinstance(map_fn, Map) and not callable(map_fn):
+        raise TypeError(f"map_fn is {map_fn!r}, not a function of an item or one of bulkexec.maps")
+    return as_map(map_fn)
 
 
 def _rate(given: float | str | None) -> str | None:
     return None if given is None else str(given)
 
 
-def _node(each: Sequence[Any]) -> Node:
-    field, operator, *values = each
-    return clause(field, operator, *values)
-
-
 def _key_line(key: Key) -> bytes:
-    typed = all(isinstance(value, dict) and len(value) == 1 for value in key.values())
+    typed = bool(key) and all(isinstance(value, dict) and len(value) == 1 for value in key.values())
     try:
         return msgspec.json.encode(key) if typed else from_python(key)
-    except NotEncodable as error:
-        raise errors.BadArgument(f"a key cannot be stored: {error}") from error
+    except (NotEncodable, TypeError) as error:
+        raise errors.BadArgument(f"the key {key!r} cannot be stored: {error}", state="nothing written") from error
+
+
+def _require_keys(lines: Iterable[bytes], keys: tuple[KeyAttribute, ...]) -> None:
+    for number, line in enumerate(lines):
+        try:
+            typed_key(line, keys)
+        except ValueError as error:
+            raise errors.BadArgument(
+                f"number {number} of the keys is none of this table: {error}", state="nothing written"
+            ) from error
+
+
+def _result(report: Report) -> MassOpResult:
+    counts = report.counts
+    return MassOpResult(
+        counts.processed,
+        counts.skipped,
+        [FailedItem(key=_python_key(each), reason=each.reason, details=each.details) for each in report.failures],
+        [ConflictItem(key=_python_key(each), reason=each.reason) for each in report.conflict_keys],
+        report.cursor,
+        counts.scanned,
+        counts.matched,
+        counts.read_units,
+        counts.write_units,
+    )
 
 
 def _python_key(failure: Failure) -> dict[str, Any]:
     return {name: value_to_python(value) for name, value in failure.key.items()}
 
 
-def _failed(failure: Failure) -> FailedItem:
-    return FailedItem(key=_python_key(failure), reason=failure.reason, details=failure.details)
-
-
 def _rejected(item: Mapping[str, Any], why: str, outline: Outline) -> FailedItem:
-    key = {name: item[name] for name in outline.selected.scope.table.key_names if name in item}
+    names = outline.selected.scope.table.key_names
+    key = {name: item[name] for name in names if name in item and _encodable(item[name])}
     return FailedItem(key=key, reason="NotEncodable", details=why)
+
+
+def _encodable(value: Any) -> bool:
+    try:
+        value_from_python(value)
+    except NotEncodable:
+        return False
+    return True
