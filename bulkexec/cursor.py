@@ -22,8 +22,10 @@ MAX_SEGMENTS = 1_000_000
 
 @dataclass(frozen=True)
 class Cursor:
-    """Where to go on. `open` maps segment number to the raw JSON of its last evaluated key, `held` to sort keys of nodes
-    that must stay (see `SegmentRecord`)."""
+    """Where to go on. `open` maps segment number to the raw JSON of its last evaluated key.
+
+    `held` maps it to the sort keys of nodes that must stay (see `SegmentRecord`).
+    """
 
     fingerprint: str
     segments: int = 0

@@ -193,6 +193,12 @@ def choose_runtime(request: Request, plan: Plan, cursor: Cursor | None) -> tuple
     table = plan.work.scope.table
     if cursor is not None:
         return "local", "   (the resume token is of a local run)"
+    if plan.work.phases and request.runtime == "glue":
+        raise errors.BadArgument(
+            f"{plan.command} walks one item collection in its order, which a fleet would not do sooner",
+            fix="leave --runtime out",
+            state="nothing written",
+        )
     if request.runtime != "auto":
         return request.runtime, ""
     if plan.work.scope.pinned:

@@ -152,7 +152,8 @@ _ROWS = [click.Option(["--results"], metavar="S3-URI", help="Write every match b
 def bulk_command(kind: "type[Command]") -> click.Command:
     """The command-line form of a bulk command: its fields, and what every bulk command has."""
     own = [_option(each) for each in fields(kind) if "flag" in each.metadata]
-    params = [*_SELECTION, *own, *(_ROWS if kind.keeps_rows else []), *_RUNNING]
+    selection = _SELECTION if kind.takes_filter else _SELECTION[:1]
+    params = [*selection, *own, *(_ROWS if kind.keeps_rows else []), *_RUNNING]
     if any(each.name == "to" for each in fields(kind)):
         params += _TARGET
     params += [*(_MUTATING if kind.mutates else []), *_ACCOUNT]
@@ -195,6 +196,7 @@ def _runner(kind: "type[Command]") -> Any:
         from bulkexec.console import Terminal
 
         own = {each.name: given.pop(each.name) for each in fields(kind) if "flag" in each.metadata}
+        given = {**dict.fromkeys(each.name for each in _SELECTION if each.name), "clauses": (), **given}
         terminal = Terminal(given["output"] == "json")
         _finish(terminal, lambda caller: _launch(caller, kind, own, given), given)
 
@@ -212,6 +214,7 @@ def _launch(caller: Any, kind: "type[Command]", own: dict[str, Any], given: dict
     )
     # What is declared for the table stands where the command was not given it.
     own |= {name: getattr(known, name) for name in ("version_field", "technical_prefix") if own.get(name) == ""}
+    own |= {"separator": known.separator or None} if own.get("separator", "") is None else {}
     options = Options(
         max_items=given["max_items"],
         dry_run=given.get("dry_run", False),

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import boto3
 
-from bulkexec import errors
+from bulkexec import errors, where
 from bulkexec.accounts import session_for, target_session
 from bulkexec.ceilings import TABLE, Ceilings, Load, ResolvedRate, fetch_ceilings, resolve_rate
 from bulkexec.command import Change, Command, arguments_of
@@ -19,6 +19,8 @@ from bulkexec.segments import total_segments
 from bulkexec.selection import Filter, Selected, narrowed, select
 from bulkexec.wire import HttpWire, Refusals, Retrying
 
+ROOM_BYTES = 256
+"""What a write's condition says besides the filter: that the item is there, and is what was read."""
 TRIAL_ITEMS = 10
 TRIAL_READ = 100
 """Items evaluated for a sample of those that match."""
@@ -70,9 +72,21 @@ def make_outline(
     if command.writes_to:
         work = replace(work, target=_target(target_session(session, options), command.writes_to, table))
     command.check(work)
+    _require_room(work)
     if command.mutates:
         work = _recoverable(session, work, options)
     return Outline(command, work, selected)
+
+
+def _require_room(work: Work) -> None:
+    """Raises `errors.BadFilter` for a filter that no longer fits as a condition, beside that the item is there."""
+    guard = work.scope.guard if work.guarded else None
+    if guard is not None and len(guard.text.encode()) > where.MAX_EXPRESSION_BYTES - ROOM_BYTES:
+        raise errors.BadFilter(
+            f"the filter makes a condition of {len(guard.text.encode()):,} bytes; beside what else has to be said, "
+            f"{where.MAX_EXPRESSION_BYTES - ROOM_BYTES:,} are left for it",
+            fix="use fewer conditions, or run several filters one after the other",
+        )
 
 
 def make_plan(
@@ -105,6 +119,8 @@ def make_plan(
 
 
 def _segments(table: Table, work: Work, slots: int, requested: int | None, keys: int | None) -> int:
+    if work.phases:
+        return len(work.phases)
     if keys is not None:
         return segments_for(keys)
     return total_segments(table.size_bytes, slots, requested, pinned=work.scope.pinned)

@@ -4,10 +4,11 @@ Sort keys are compared as DynamoDB does, by their UTF-8 bytes, which is the orde
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import cast
 
 from bulkexec import where
 from bulkexec.model import Expression, Subtree, Table
-from bulkexec.where.tree import And, BeginsWith, Comparison, Node, Path, Value
+from bulkexec.where.tree import And, BeginsWith, Comparison, Kind, Node, Path, Value
 
 
 def above(sort_key: str, separator: str, shortest: int = 1) -> list[str]:
@@ -112,4 +113,4 @@ def below_condition(table: Table, subtree: Subtree) -> Expression:
 
 def _partition(table: Table, subtree: Subtree) -> Node:
     ((kind, text),) = subtree.partition.items()
-    return Comparison(Path((table.key_names[0],)), "=", Value(kind, text))
+    return Comparison(Path((table.key_names[0],)), "=", Value(cast(Kind, kind), text))
