@@ -11,6 +11,7 @@ import msgspec
 from bulkexec import errors
 from bulkexec.batches import KeyValues
 from bulkexec.model import Expression, Table
+from bulkexec.where import enclosed
 from bulkexec.writes import Apply, Delete, Move, Observed, Put, Update, Write
 
 _encode = msgspec.json.encode
@@ -115,7 +116,7 @@ class _Bound:
         if guard is None:
             return []
         self.take(guard)
-        return [_enclosed(guard.text)]
+        return [enclosed(guard.text)]
 
     def members(self) -> dict[str, Any]:
         """Those members of the request that are there at all; the service refuses empty ones."""
@@ -125,17 +126,6 @@ class _Bound:
             "ExpressionAttributeValues": self._values,
         }
         return {name: value for name, value in found.items() if value}
-
-
-def _enclosed(text: str) -> str:
-    """In parentheses, unless it is already: DynamoDB refuses redundant ones."""
-    depth, first_end = 0, 0
-    for position, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if character == ")" and depth == 0:
-            first_end = position
-            break
-    return text if text.startswith("(") and first_end == len(text) - 1 else f"({text})"
 
 
 def _unused_prefix(*expressions: Expression | None) -> str:

@@ -64,6 +64,7 @@ __all__ = [
     "compile_key_condition",
     "compile_statement",
     "conjunction",
+    "enclosed",
     "from_raw",
     "guard_of",
     "leaves",
@@ -148,7 +149,7 @@ def from_raw(expression: str, names: str | None = None, values: str | None = Non
 def merge(a: Expression, b: Expression) -> Expression:
     """Both conditions at once, under new aliases."""
     aliases = Aliases()
-    texts = [_enclosed(_realiased(expression, aliases)) for expression in (a, b)]
+    texts = [enclosed(_realiased(expression, aliases)) for expression in (a, b)]
     return aliases.expression(" AND ".join(texts))
 
 
@@ -196,8 +197,8 @@ def _check_length(text: str) -> None:
         )
 
 
-def _enclosed(text: str) -> str:
-    """In parentheses, unless it is already: DynamoDB refuses redundant ones."""
+def enclosed(text: str) -> str:
+    """A condition in parentheses, unless it is already: DynamoDB refuses redundant ones."""
     depth, closes = 0, []
     for position, character in enumerate(text):
         depth += (character == "(") - (character == ")")
