@@ -22,3 +22,9 @@ def test_options_come_from_the_environment() -> None:
 def test_options_survive_the_way_to_the_server() -> None:
     options = SandboxOptions(port=1234, stop_grace_seconds=2.5, spark_master="local[1]")
     assert options_from_json(options_to_json(options)) == options
+
+
+def test_iam_is_one_of_three_modes() -> None:
+    assert SandboxOptions.from_environment({"BULKEXEC_SANDBOX_IAM": "record"}).iam == "record"
+    with pytest.raises(ValueError, match="off, record, enforce"):
+        SandboxOptions.from_environment({"BULKEXEC_SANDBOX_IAM": "on"})
