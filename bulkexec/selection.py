@@ -9,6 +9,7 @@ from bulkexec.declarations import NOTHING, Declarations
 from bulkexec.model import Index, KeyAttribute, Scope, Table, Work
 from bulkexec.where import Node
 from bulkexec.where.portable import to_portable
+from bulkexec.where.raw_tree import tree_of
 
 Moment = datetime | str | int | float
 """A point in time as `as_of` takes it: a datetime, an ISO 8601 text, or an epoch number as the table has it."""
@@ -61,7 +62,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Selected:
-    """A filter compiled for a table: its scope, its tree (None for a raw expression or no filter), and remarks."""
+    """A filter compiled for a table: its scope, its tree (None for no filter, or one that is no tree), and remarks."""
 
     scope: Scope
     node: Node | None = None
@@ -82,7 +83,8 @@ def select(table: Table, chosen: Filter) -> Selected:
         return Selected(Scope(table, listed=True))
     node = where.conjunction(list(_nodes(table, chosen)))
     if chosen.expression is not None or chosen.key_expression is not None:
-        return Selected(_raw_scope(table, node, chosen), None, index)
+        scope = _raw_scope(table, node, chosen)
+        return Selected(scope, _raw_node(scope), index)
     if node is None:
         return Selected(Scope(table), None, index)
     if index is not None:
@@ -117,6 +119,12 @@ def _raw_scope(table: Table, node: Node | None, chosen: Filter) -> Scope:
     # Names and values of the two may be shared; in a request each has aliases of its own.
     both = None if both is None else where.realiased(both, ("n", "v"))
     return Scope(table, filter=both, key_condition=where.realiased(pinned, ("k", "k")), guard=both)
+
+
+def _raw_node(scope: Scope) -> Node | None:
+    """What expressions select, as a tree; None unless all of it can be one."""
+    trees = [tree_of(each) for each in (scope.key_condition, scope.filter) if each is not None]
+    return None if None in trees else where.conjunction([tree for tree in trees if tree is not None])
 
 
 def _check(chosen: Filter) -> None:
