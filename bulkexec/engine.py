@@ -108,6 +108,8 @@ class SegmentRun:
 
     def walk(self) -> SegmentRecord:
         """Page after page. Whatever ends it, all that was acknowledged is checkpointed."""
+        if self._run.plan.options.dry_run and not self._counted:
+            self.record = replace(self.record, done=True)  # there is nothing to see that a later phase does not show
         try:
             while not self.record.done and not self._run.stopping:
                 self._one_page()

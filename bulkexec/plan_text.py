@@ -1,7 +1,7 @@
 """A plan, as it is shown before anything happens."""
 
 from bulkexec.console import Terminal, dollars, folded
-from bulkexec.model import Estimate, Plan, Table
+from bulkexec.model import Estimate, Plan, Subtree, Table
 
 
 def say_plan(terminal: Terminal, plan: Plan, rows: list[tuple[str, str]]) -> None:
@@ -34,7 +34,7 @@ def plan_rows(
         ("Table", f"{table.account} / {table.region} / {table.name}"),
         *_target(plan),
         ("Caller", caller),
-        ("Where", plan.where or "every item"),
+        ("Where", plan.where or _subtree(plan) or "every item"),
         *(("", f"note: {remark}") for remark in remarks),
         ("Size", _size(table)),
         ("Reads", _reads(plan, estimate)),
@@ -55,6 +55,20 @@ def plan_rows(
     if plan.mutates:
         rows.append(("Undo", _undo(plan)))
     return rows
+
+
+def _subtree(plan: Plan) -> str:
+    """The subtree that is walked, and where it goes."""
+    if not plan.work.phases:
+        return ""
+    phase = plan.work.phases[0]
+    there = phase.other
+    return _named(phase.subtree) + (f", to {_named(there)}" if there is not None else "")
+
+
+def _named(subtree: Subtree) -> str:
+    (partition,) = subtree.partition.values()
+    return f"{subtree.prefix!r} and all that begins with {subtree.beginning!r}, partition {partition!r}"
 
 
 def _target(plan: Plan) -> list[tuple[str, str]]:

@@ -54,7 +54,9 @@ class Basis:
         writes = {place: self._written(place, items, matching) for place in self._places()}
         written = self._all_written(items, writes)
         per_item = written.value / items.value if items.value else 0.0
-        return Volume(self._reads(items, matching, per_item), matching, writes, written, self._conclusive)
+        # Each phase walks the same items again.
+        reads = together([self._reads(items, matching, per_item)] * self.work.reads_per_item)
+        return Volume(reads, matching, writes, written, self._conclusive)
 
     # -- how many items there are --------------------------------------------------------------------------------
 
