@@ -7,7 +7,7 @@ it, and where it was to run.
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -19,15 +19,17 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Approval:
-    """A plan to be run later, made by version `bulkexec`. `map_hash` is that of the command with its map.
+    """A plan to be run later, made by version `bulkexec`.
 
-    `limits` and `remarks` are for display.
+    `runs_on` is where, in words that say all that matters; `map_hash` is that of the command with its map, `keys_hash`
+    that of a list of keys. `limits` and `remarks` are for display.
     """
 
     bulkexec: str
     plan: Plan
-    runtime: Literal["local", "glue"]
+    runs_on: str
     map_hash: str
+    keys_hash: str = ""
     limits: tuple[tuple[str, str], ...] = ()
     remarks: tuple[str, ...] = ()
     format: int = FORMAT
@@ -40,12 +42,13 @@ class Approval:
 def approve(
     version: str,
     plan: Plan,
-    runtime: Literal["local", "glue"],
+    runs_on: str,
+    keys_hash: str = "",
     limits: Iterable[tuple[str, str]] = (),
     remarks: Iterable[str] = (),
 ) -> Approval:
     """What is written for a plan by this `version`."""
-    return Approval(version, plan, runtime, map_hash(plan), tuple(limits), tuple(remarks))
+    return Approval(version, plan, runs_on, map_hash(plan), keys_hash, tuple(limits), tuple(remarks))
 
 
 def map_hash(plan: Plan) -> str:

@@ -40,6 +40,7 @@ class CostCap:
     def __init__(self, limit: CostLimit | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit, self._clock, self._began = limit, clock, clock()
         self._lock, self._counts = threading.Lock(), Counts()
+        self._first: Counts | None = None
 
     def add(self, counts: Counts) -> None:
         """Take in what was metered since the last time."""
@@ -47,9 +48,11 @@ class CostCap:
             self._counts += counts
 
     def set(self, counts: Counts) -> None:
-        """Take in what was metered in all of this run, where somebody else adds it up."""
+        """Take in what was metered, where somebody else adds it up; what it was the first time is of earlier runs."""
         with self._lock:
-            self._counts = counts
+            first = self._first = self._first or counts
+            units = counts.read_units - first.read_units, counts.write_units - first.write_units
+            self._counts = Counts(read_units=units[0], write_units=units[1])
 
     @property
     def spent_usd(self) -> float:

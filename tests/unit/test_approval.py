@@ -38,7 +38,7 @@ PLAN = Plan(
 
 
 def test_a_plan_comes_back_as_it_was():
-    approval = approve(__version__, PLAN, "glue", [("Write rate", "2,000")], ["a remark"])
+    approval = approve(__version__, PLAN, "Glue 5.1, 2 x G.1X", "ab12", [("Write rate", "2,000")], ["a remark"])
     assert read_approval(approval.to_json(), "plan.json", __version__) == approval
     assert read_approval(approval.to_json(), "plan.json", __version__).plan.id == PLAN.id
     assert tables_of(PLAN) == (ORDERS,)
@@ -52,7 +52,7 @@ def test_what_is_no_plan_is_refused(data):
 
 
 def changed(**members):
-    document = msgspec.json.decode(approve(__version__, PLAN, "local").to_json())
+    document = msgspec.json.decode(approve(__version__, PLAN, "this process").to_json())
     return msgspec.json.encode(document | members)
 
 
@@ -72,7 +72,7 @@ def test_a_plan_of_another_format_or_shape_is_refused():
 
 
 def test_a_plan_whose_command_or_map_was_changed_is_refused():
-    document = msgspec.json.decode(approve(__version__, PLAN, "local").to_json())
+    document = msgspec.json.decode(approve(__version__, PLAN, "this process").to_json())
     document["plan"]["arguments"]["all"] = True
     with pytest.raises(errors.PlanStale, match="changed after it was made"):
         read_approval(msgspec.json.encode(document), "plan.json", __version__)

@@ -73,9 +73,12 @@ def test_without_a_limit_nothing_is_reached():
 
 def test_counts_of_a_fleet_are_set_not_added():
     cap = CostCap(CostLimit(1.0, 0.1))
+    cap.set(Counts(read_units=50.0))
     for _ in range(5):
-        cap.set(Counts(read_units=9.0))
-    assert not cap.reached
+        cap.set(Counts(read_units=59.0))
+    assert not cap.reached, "50 are of earlier runs"
+    cap.set(Counts(read_units=60.0))
+    assert cap.reached
 
 
 def test_threads_count_together():
