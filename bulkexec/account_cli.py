@@ -39,6 +39,10 @@ def _common() -> list[click.Parameter]:
     ]
 
 
+def _list(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
 _YES = "Do not ask. Needed without a terminal."
 
 
@@ -57,6 +61,19 @@ def _bootstrap(as_caller: AsCaller) -> click.Command:
             help="Glue worker type; G.1X for a new job.",
         ),
         click.Option(["--workers"], type=click.IntRange(2), help="Workers, the driver's included; 2 for a new job."),
+        click.Option(
+            ["--tables"],
+            metavar="NAME,…",
+            callback=_list,
+            help="Tables that jobs may touch, by name or ARN, of other regions too; every table of account and region"
+            " for a new role, and with '*'.",
+        ),
+        click.Option(
+            ["--results", "places"],
+            metavar="S3-URI,…",
+            callback=_list,
+            help="Further places where jobs may write results and read keys.",
+        ),
         click.Option(["--yes"], is_flag=True, help=_YES),
     ]
     text = """Make or mend what jobs need: bucket, control table, role, log groups, Glue job.
@@ -79,8 +96,10 @@ def _teardown(as_caller: AsCaller) -> click.Command:
 
 def _to_make(site: "Site", given: dict[str, Any]) -> "list[Step]":
     from bulkexec.runtimes.bootstrap import Wishes, plan
+    from bulkexec.runtimes.role import Limits
 
-    return plan(site, Wishes(**given))
+    limits = Limits(given.pop("tables"), given.pop("places"))
+    return plan(site, Wishes(**given, limits=limits))
 
 
 def _to_remove(site: "Site", _given: dict[str, Any]) -> "list[Step]":

@@ -22,7 +22,7 @@ from bulkexec.runtimes.job_definition import (
     updated,
     wheel_place,
 )
-from bulkexec.runtimes.role import ROLE_NAME, JobRole
+from bulkexec.runtimes.role import NO_LIMITS, ROLE_NAME, JobRole, Limits
 from bulkexec.runtimes.steps import TAG, TAG_VALUE, TAGS, Site, Step, looked_at
 from bulkexec.s3 import Location, Objects
 
@@ -41,6 +41,7 @@ class Wishes:
     glue_version: str | None = None
     worker_type: str | None = None
     workers: int | None = None
+    limits: Limits = NO_LIMITS
 
 
 def plan(site: Site, wishes: Wishes) -> list[Step]:
@@ -50,7 +51,7 @@ def plan(site: Site, wishes: Wishes) -> list[Step]:
     """
     job = find_job(site)
     bucket = wishes.bucket or bucket_of(job) or default_bucket(site)
-    role_arn, role_steps = JobRole(site, wishes.role or role_of(job), bucket).steps()
+    role_arn, role_steps = JobRole(site, wishes.role or role_of(job), bucket, wishes.limits).steps()
     return [
         *Bucket(site, bucket).steps(named=bucket != default_bucket(site)),
         *table_steps(site),

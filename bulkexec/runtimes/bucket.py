@@ -47,10 +47,15 @@ class Bucket:
 
     # -- is it there ---------------------------------------------------------------------------------------------
 
-    def exists(self) -> bool:
-        """Raises `errors.Refused` for one that is of no use: in another region, or not the caller's to use."""
+    def exists(self, named: bool = True) -> bool:
+        """Raises `errors.Refused` for one that is of no use: in another region, or not the caller's to use.
+
+        Names of buckets can be guessed and are the whole world's. One that nobody has named must be of this account:
+        in somebody else's our code and results would be in their hands.
+        """
+        owner = {} if named else {"ExpectedBucketOwner": self._site.account}
         try:
-            answer = self._client.head_bucket(Bucket=self.name)
+            answer = self._client.head_bucket(Bucket=self.name, **owner)
         except botocore.exceptions.ClientError as error:
             if is_code(error, "404", "NoSuchBucket"):
                 return False
@@ -183,7 +188,7 @@ class Bucket:
 
     def steps(self, named: bool) -> list[Step]:
         """What there is to do. A bucket that was `named` is somebody's: what is not ours in it is only reported."""
-        if not self.exists():
+        if not self.exists(named):
             if named:
                 raise errors.BadArgument(
                     f"there is no bucket {self.name} in {self._site.region}", fix="make it, or leave --bucket out"
@@ -265,7 +270,7 @@ def _same_rule(there: dict[str, Any] | None, wanted: dict[str, Any]) -> bool:
 
 def _not_ours(name: str) -> errors.Refused:
     return errors.BadArgument(
-        f"bucket {name} exists and may not be used by this caller",
+        f"bucket {name} exists and may not be used by this caller, or belongs to another account",
         fix="name another with --bucket",
         state="nothing made",
     )

@@ -5,16 +5,32 @@ own in it; the last that is torn down takes the role along.
 """
 
 import json
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import botocore.exceptions
 
-from bulkexec import errors, iam
+from bulkexec import errors, iam, layout
 from bulkexec.runtimes.permissions import refused, without_tables
 from bulkexec.runtimes.steps import TAGS, Site, Step, denied, looked_at, tagged
 
 ROLE_NAME = "bulkexec-job"
 WHAT = "role"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What jobs may touch: tables by name or ARN ("*": all of account and region), further places for results and keys.
+
+    None leaves what the role has; a new one has all tables and no further place.
+    """
+
+    tables: tuple[str, ...] | None = None
+    places: tuple[str, ...] | None = None
+
+
+NO_LIMITS = Limits()
 
 
 def policy_name(region: str) -> str:
@@ -25,6 +41,15 @@ def policy_name(region: str) -> str:
 def _statements(document: dict[str, Any]) -> list[dict[str, Any]]:
     found = document.get("Statement", [])
     return [found] if isinstance(found, dict) else list(found)
+
+
+def _limits_of(document: dict[str, Any] | None) -> Limits:
+    """The limits that a policy of ours was made with."""
+    resources = {each.get("Sid"): each.get("Resource", []) for each in _statements(document or {})}
+    places = [arn.split(":::", 1)[-1].removesuffix("/*") for arn in resources.get("Result", [])]
+    return Limits(
+        tuple(resources.get("Table", [])), tuple(place for place in places if not place.endswith(f"/{layout.RESULTS}"))
+    )
 
 
 def trusts_glue(document: dict[str, Any]) -> bool:
@@ -46,10 +71,10 @@ def trusts_glue(document: dict[str, Any]) -> bool:
 class JobRole:
     """The role named `name`; None is our own."""
 
-    def __init__(self, site: Site, name: str | None, bucket: str) -> None:
+    def __init__(self, site: Site, name: str | None, bucket: str, limits: Limits = NO_LIMITS) -> None:
         self.name = ROLE_NAME if name is None else name.rsplit("/", 1)[-1]
         self.ours = self.name == ROLE_NAME
-        self._given, self._site, self._bucket = name or "", site, bucket
+        self._given, self._site, self._bucket, self._limits = name or "", site, bucket, limits
         self._client = site.client("iam")
 
     def find(self) -> dict[str, Any] | None:
@@ -68,11 +93,19 @@ class JobRole:
             return self._given
         return self._site.arn("iam", f"role/{self._given or self.name}", region="")
 
-    def wanted(self) -> dict[str, Any]:
-        """What a job's role has to be allowed."""
-        site = self._site
+    def wanted(self, now: dict[str, Any] | None = None) -> dict[str, Any]:
+        """What a job's role has to be allowed; what is not limited anew is limited as in the policy it has `now`."""
+        site, kept = self._site, _limits_of(now)
+        tables = kept.tables if self._limits.tables is None else self._limits.tables
+        places = kept.places if self._limits.places is None else self._limits.places
         return iam.policy(
-            "job", partition=site.partition, region=site.region, account=site.account, bucket=self._bucket
+            "job",
+            tables=tables or (),
+            places=places or (),
+            partition=site.partition,
+            region=site.region,
+            account=site.account,
+            bucket=self._bucket,
         )
 
     def policy(self) -> dict[str, Any] | None:
@@ -103,26 +136,28 @@ class JobRole:
         return [Step("mend", WHAT, self.name, "trust: Glue and nobody else", self._put_trust)]
 
     def _policy_step(self) -> list[Step]:
-        now, wanted = self.policy(), self.wanted()
+        now = self.policy()
+        wanted = self.wanted(now)
         if now == wanted:
             return []
+        put = partial(self._put_policy, wanted)
         added, taken = actions(wanted) - actions(now or {}), actions(now or {}) - actions(wanted)
         words = [f"{sign}{name}" for sign, names in (("-", taken), ("+", added)) for name in sorted(names)]
         listed = " ".join(words[:4]) + (f" and {len(words) - 4} more" if len(words) > 4 else "")
-        return [Step("mend", WHAT, self.name, f"permissions: {listed or 'other resources'}", self._put_policy)]
+        return [Step("mend", WHAT, self.name, f"permissions: {listed or 'other resources'}", put)]
 
     def _make(self) -> None:
         trust = json.dumps(iam.trust_policy(self._site.partition))
         self._client.create_role(RoleName=self.name, AssumeRolePolicyDocument=trust, Tags=TAGS)
-        self._put_policy()
+        self._put_policy(self.wanted())
 
     def _put_trust(self) -> None:
         trust = json.dumps(iam.trust_policy(self._site.partition))
         self._client.update_assume_role_policy(RoleName=self.name, PolicyDocument=trust)
 
-    def _put_policy(self) -> None:
+    def _put_policy(self, document: dict[str, Any]) -> None:
         self._client.put_role_policy(
-            RoleName=self.name, PolicyName=policy_name(self._site.region), PolicyDocument=json.dumps(self.wanted())
+            RoleName=self.name, PolicyName=policy_name(self._site.region), PolicyDocument=json.dumps(document)
         )
 
     def _named(self) -> tuple[str, list[Step]]:

@@ -71,6 +71,10 @@ class Step:
         return {"action": self.action, "what": self.what, "name": self.name, "details": self.details}
 
 
+class LeftAlone(errors.BulkexecError):
+    """A step that turned out to be better left undone; a warning, and the rest goes on."""
+
+
 def changes(steps: Sequence[Step]) -> list[Step]:
     """The steps that do something."""
     return [step for step in steps if step.act is not None]
@@ -87,6 +91,8 @@ def carry_out(steps: Sequence[Step], doing: str) -> Iterator[Step]:
             if not step.optional:
                 raise
             yield replace(step, action="warning", details=f"not done, {error.message}", act=None)
+        except LeftAlone as error:
+            yield replace(step, action="warning", details=error.message, act=None)
         else:
             yield step
 

@@ -5,10 +5,13 @@ the account writes to them, and they tell what the jobs did.
 """
 
 import re
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
+
+import botocore.exceptions
 
 from bulkexec import errors, layout
 from bulkexec.runtimes.bootstrap import bucket_of, default_bucket, find_job
@@ -16,7 +19,7 @@ from bulkexec.runtimes.bucket import Bucket
 from bulkexec.runtimes.deployment import CONTROL_TABLE, ERROR_LOGS, OUTPUT_LOGS
 from bulkexec.runtimes.job_definition import JOB_NAME
 from bulkexec.runtimes.role import JobRole
-from bulkexec.runtimes.steps import Site, Step, looked_at, tagged
+from bulkexec.runtimes.steps import LeftAlone, Site, Step, is_code, looked_at, tagged
 
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED")
 KEYS_A_REQUEST = 1_000
@@ -32,12 +35,13 @@ def plan(site: Site) -> list[Step]:
     """
     job = find_job(site)
     _require_quiet(site, job)
+    _require_unlocked(site)
     bucket = Bucket(site, bucket_of(job) or default_bucket(site))
     steps = [
         *_job_steps(site, job),
         *_table_steps(site),
         *JobRole(site, None, bucket.name).removal(),
-        *(_bucket_steps(site, bucket) if bucket.exists() else ()),
+        *(_bucket_steps(site, bucket) if bucket.exists(named=bucket.name != default_bucket(site)) else ()),
     ]
     return [*steps, *_log_steps(site)] if steps else []
 
@@ -55,6 +59,23 @@ def _require_quiet(site: Site, job: dict[str, Any] | None) -> None:
         fix=f"wait for its end: bulkexec attach {job_id}" if job_id else "stop it or wait for its end",
         state="nothing removed",
     )
+
+
+def _require_unlocked(site: Site) -> None:
+    """No job in a process of its own changes a table under a lock of the control table."""
+    client = site.client("dynamodb")
+    held = {"FilterExpression": "sk = :lock", "ExpressionAttributeValues": {":lock": {"S": "lock"}}}
+    try:
+        pages = client.get_paginator("scan").paginate(TableName=CONTROL_TABLE, **held)
+        locks = [item for page in pages for item in page["Items"] if float(item["held_until"]["N"]) > time.time()]
+    except client.exceptions.ResourceNotFoundException:
+        return
+    if locks:
+        raise errors.JobRunning(
+            f"job {locks[0]['job']['S']} is changing table {locks[0]['pk']['S'].rsplit('/', 1)[-1]}",
+            fix="wait for its end",
+            state="nothing removed",
+        )
 
 
 def _job_steps(site: Site, job: dict[str, Any] | None) -> list[Step]:
@@ -113,10 +134,19 @@ def _bucket_itself(client: Any, bucket: Bucket, removed: int) -> list[Step]:
     results = next(_keys(client, bucket.name, layout.RESULTS), None) is not None
     ours = bucket.made_by_us()
     if ours and not _holds_more_than(client, bucket.name, removed):
-        return [Step("remove", "bucket", bucket.name, "", partial(client.delete_bucket, Bucket=bucket.name))]
+        return [Step("remove", "bucket", bucket.name, "", partial(_delete_bucket, client, bucket.name))]
     why = f"results are kept in s3://{bucket.name}/{layout.RESULTS}" if results else "there is more in it"
     kept = Step("keep", "bucket", bucket.name, why if ours else f"not made by bootstrap{f'; {why}' if results else ''}")
     return [*looked_at("bucket", bucket.name, lambda: _settings(bucket, ours)), kept]
+
+
+def _delete_bucket(client: Any, bucket: str) -> None:
+    try:
+        client.delete_bucket(Bucket=bucket)
+    except botocore.exceptions.ClientError as error:
+        if not is_code(error, "BucketNotEmpty"):
+            raise
+        raise LeftAlone("stays: earlier versions of objects are in it, or something came in meanwhile") from error
 
 
 def _settings(bucket: Bucket, ours: bool) -> list[Step]:

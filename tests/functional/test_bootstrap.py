@@ -219,6 +219,23 @@ def test_what_was_chosen_is_kept_until_something_else_is(bulkexec: Any, deployme
     assert job["Command"]["PythonVersion"] == "3"
 
 
+def test_what_jobs_may_touch_is_limited_once_and_stays_so(bulkexec: Any, deployment: None, parts: Parts) -> None:
+    def resources(kind: str) -> list[str]:
+        (found,) = [each["Resource"] for each in parts.policy()["Statement"] if each["Sid"] == kind]
+        return list(found)
+
+    there = "arn:aws:dynamodb:eu-west-1:111122223333:table/orders"
+    limits = ("--tables", f"orders,{there}", "--results", "s3://lake/exports")
+    assert bulkexec.json("bootstrap", "--yes", *limits).code == 0
+    here = "arn:aws:dynamodb:us-east-1:111122223333:table/orders"
+    assert resources("Table") == [here, there]
+    assert "arn:aws:s3:::lake/exports/*" in resources("Result")
+    assert "Nothing to do." in bulkexec("bootstrap").stdout
+    assert bulkexec("bootstrap", "--yes", "--tables", "*", "--results", "").code == 0
+    assert resources("Table") == ["arn:aws:dynamodb:us-east-1:111122223333:table/*"]
+    assert resources("Result") == [f"arn:aws:s3:::{BUCKET}/bulkexec/results/*"]
+
+
 def test_an_optional_look_that_is_denied_is_only_a_warning(
     bulkexec: Any, deployment: None, sandbox: Sandbox, parts: Parts
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import boto3
 import pytest
 
+from bulkexec.control import ControlTable
 from bulkexec.runtimes.bootstrap import Wishes, plan
 from bulkexec.runtimes.steps import carry_out, open_site
 from bulkexec.sandbox.process import Sandbox, environment
@@ -208,6 +209,33 @@ def test_nothing_goes_while_a_job_runs(bulkexec: Any, bootstrap: Callable[..., N
     ):
         time.sleep(0.1)
     assert bulkexec("teardown", "--yes").code == 0
+
+
+def test_nothing_goes_while_a_process_elsewhere_holds_a_table(
+    bulkexec: Any, bootstrap: Callable[..., None], parts: Parts
+) -> None:
+    bootstrap()
+    control, arn = ControlTable(boto3.Session(), "us-east-1", TABLE), "arn:aws:dynamodb:us-east-1:1:table/orders"
+    control.lock(arn, "7f3a91c2")
+    outcome = bulkexec("teardown", "--yes")
+    assert outcome.code == 2
+    assert "error BX114: job 7f3a91c2 is changing table orders" in outcome.stderr
+    assert TABLE in parts.left()
+    control.unlock(arn, "7f3a91c2")
+
+
+def test_a_bucket_with_earlier_versions_stays(bulkexec: Any, bootstrap: Callable[..., None], parts: Parts) -> None:
+    bootstrap()
+    parts.s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
+    parts.put("bulkexec/jobs/7f3a91c2/plan.json")
+    outcome = bulkexec.json("teardown", "--yes")
+    assert outcome.code == 0, outcome.stderr
+    assert "earlier versions" in lines(outcome.report, "warning")
+    assert BUCKET in parts.left()
+    for kind in ("Versions", "DeleteMarkers"):
+        for each in parts.s3.list_object_versions(Bucket=BUCKET).get(kind, ()):
+            parts.s3.delete_object(Bucket=BUCKET, Key=each["Key"], VersionId=each["VersionId"])
+    parts.s3.delete_bucket(Bucket=BUCKET)
 
 
 def test_a_teardown_that_was_refused_half_way_can_be_run_again(

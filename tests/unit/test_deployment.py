@@ -181,6 +181,16 @@ def test_a_bucket_of_no_use_is_refused_before_anything_is_made(answer: dict[str,
     assert not [name for name, _ in account.asked if name.startswith(("Create", "Put", "Update"))]
 
 
+def test_a_bucket_that_nobody_named_must_be_of_this_account() -> None:
+    """Its name can be guessed, and somebody else may have taken it to get our code and results."""
+    account = empty(HeadBucket=error("403"))
+    with pytest.raises(errors.BadArgument, match="belongs to another account"):
+        account.plan()
+    account.answers["HeadBucket"] = {}
+    account.plan(bucket="ours")
+    assert [params.get("ExpectedBucketOwner") for params in account.params("HeadBucket")] == ["111122223333", None]
+
+
 def test_another_table_of_the_control_tables_name_is_refused_before_anything_is_made() -> None:
     account = empty(DescribeTable={"Table": {"TableStatus": "ACTIVE", "KeySchema": [{"AttributeName": "id"}]}})
     with pytest.raises(errors.BadArgument, match="its key is id"):
