@@ -294,6 +294,7 @@ def _removing() -> tuple[Grant, ...]:
         down("s3:DeleteObject", ours, "removes code, and files of jobs"),
         down("s3:DeleteBucketPolicy", bucket, "takes our statement out of the policy of a bucket that stays"),
         down("s3:DeleteBucket", bucket, "removes the bucket, if bootstrap made it and no results are in it"),
+        down("dynamodb:Scan", control, "nothing is removed while a process elsewhere holds the lock of a table"),
         down("dynamodb:ListTagsOfResource", control, "whether bootstrap made the control table"),
         down("dynamodb:DeleteTable", control, "removes the control table"),
         down("iam:ListRolePolicies", role, "whether another region's deployment uses the role"),
