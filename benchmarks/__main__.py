@@ -17,7 +17,7 @@ def run_client() -> None:
     for row in client.measure_all(endpoint.build()):
         rows.append(row)
         print(client.table([row]).splitlines()[-1], flush=True)
-    document.write_entries(client.entries(rows))
+    document.write_json("results.json", client.entries(rows))
     document.write_section("client", client.table(rows))
 
 

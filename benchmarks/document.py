@@ -16,13 +16,6 @@ def write_json(name: str, value: Any) -> None:
     (HERE / name).write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
 
 
-def write_entries(entries: list[dict[str, Any]]) -> None:
-    """Put entries into results.json, in place of all earlier ones of the same names."""
-    path, names = HERE / "results.json", {entry["name"] for entry in entries}
-    earlier = msgspec.json.decode(path.read_bytes()) if path.exists() else []
-    write_json(path.name, [entry for entry in earlier if entry["name"] not in names] + entries)
-
-
 def write_section(name: str, text: str) -> None:
     """Replace what stands between `<!-- name -->` and `<!-- /name -->`. Raises ValueError if they are not there."""
     whole = README.read_text(encoding="utf-8")
