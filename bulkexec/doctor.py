@@ -21,7 +21,7 @@ from bulkexec.model import Table
 from bulkexec.runtimes import bootstrap
 from bulkexec.runtimes.bucket import Bucket
 from bulkexec.runtimes.deployment import ERROR_LOGS, OUTPUT_LOGS, Deployment, find_deployment
-from bulkexec.runtimes.permissions import refused, simulated_principal, without_tables
+from bulkexec.runtimes.permissions import only_tables, refused, simulated_principal, without_tables
 from bulkexec.runtimes.role import JobRole
 from bulkexec.runtimes.steps import UNSEEN, Site, Step, denied, open_site
 
@@ -217,8 +217,24 @@ def _table(site: Site, name: str) -> Iterator[Finding]:
     items = f"{table.item_count:,} items, " if table.item_count else ""
     keys = ", ".join(f"{key.name} ({key.type})" for key in table.keys)
     yield Finding("table", "ok", f"{table.name} is {table.status}: {items}key {keys}, {len(table.indexes)} indexes")
+    yield from _guarded("role", partial(_role_on, site, table))
     yield from _guarded("recovery", partial(_recovery, site, table))
     yield from _guarded("capacity", partial(_capacity, site, table))
+
+
+def _role_on(site: Site, table: Table) -> Iterator[Finding]:
+    """Whether the job may work on the table; bootstrap can limit that, and so can the owner of a role."""
+    job = bootstrap.find_job(site)
+    if job is None:
+        return
+    role = job["Role"] if job["Role"].startswith("arn:") else site.arn("iam", f"role/{job['Role']}", region="")
+    wanted = iam.policy("job", tables=[table.arn])
+    lacking = refused(site, role, only_tables(wanted))
+    if lacking:
+        text = f"{role.rsplit('/', 1)[-1]} is not allowed {', '.join(lacking)} on {table.name}"
+        yield Finding("role", "failed", text, f"{BOOTSTRAP} --tables with {table.name} among them")
+    else:
+        yield Finding("role", "ok", f"{role.rsplit('/', 1)[-1]} may work on {table.name}")
 
 
 def _recovery(site: Site, table: Table) -> Iterator[Finding]:

@@ -154,7 +154,7 @@ def log_steps(site: Site, name: str) -> list[Step]:
 def _log_steps(site: Site, name: str) -> list[Step]:
     """The same where it may not be looked at: to make it, no look is needed (case C093)."""
     return [
-        _new_log_group(site, name, "if it is missing; the list may not be read") if step.action == "warning" else step
+        _new_log_group(site, name, f"if it is missing; {step.details}") if step.action == "warning" else step
         for step in log_steps(site, name)
     ]
 

@@ -271,7 +271,7 @@ def _same_rule(there: dict[str, Any] | None, wanted: dict[str, Any]) -> bool:
 def _not_ours(name: str) -> errors.Refused:
     return errors.BadArgument(
         f"bucket {name} exists and may not be used by this caller, or belongs to another account",
-        fix="name another with --bucket",
+        fix="name another with --bucket; for this one s3:ListBucket is needed",
         state="nothing made",
     )
 

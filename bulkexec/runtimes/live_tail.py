@@ -79,6 +79,7 @@ class LogTail:
                 self._one_session()
             self._backfill()
             self._admit()
+            self._say_if_silent()
             self._client.close()
         except botocore.exceptions.BotoCoreError as error:
             self._say(f"log: cannot be shown any more ({error}); it is in log group {self._group}")
@@ -189,6 +190,14 @@ class LogTail:
         if self._dropped:
             self._say(f"log: {self._dropped:,} more lines are not shown; they are in log group {self._group}")
             self._dropped = 0
+
+    def _say_if_silent(self) -> None:
+        """A driver always has something to say, so silence means that its log cannot be written."""
+        if not self._shown:
+            self._say(
+                f"log: no line of this run has come to {self._group}; if it has worked, "
+                "its role lacks logs:CreateLogStream or logs:PutLogEvents"
+            )
 
     def _say_once(self, line: str) -> None:
         if line not in self._said:

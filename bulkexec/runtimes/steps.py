@@ -8,7 +8,7 @@ import boto3
 import botocore.exceptions
 
 from bulkexec import errors
-from bulkexec.describe import CLIENT_CONFIG, user_errors
+from bulkexec.describe import CLIENT_CONFIG, denied, user_errors, why_refused
 
 TAG, TAG_VALUE = "bulkexec", "deployment"
 """What bootstrap has made carries this tag, and teardown removes nothing that does not."""
@@ -104,13 +104,7 @@ def looked_at(what: str, name: str, look: Callable[[], list[Step]]) -> list[Step
     except botocore.exceptions.ClientError as error:
         if not denied(error):
             raise
-        return [Step("warning", what, name, f"{UNSEEN}{error.operation_name} is denied")]
-
-
-def denied(error: botocore.exceptions.ClientError) -> bool:
-    """Whether IAM refused. A HEAD request has no body to say so, only its status."""
-    code = error.response["Error"].get("Code", "")
-    return "AccessDenied" in code or code in ("403", "UnauthorizedOperation")
+        return [Step("warning", what, name, f"{UNSEEN}{why_refused(error)}")]
 
 
 def is_code(error: botocore.exceptions.ClientError, *codes: str) -> bool:

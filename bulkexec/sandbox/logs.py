@@ -4,6 +4,7 @@ import base64
 import json
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 from bulkexec.sandbox import logs_store
@@ -144,17 +145,24 @@ class LogStreamWriter:
         self._send(events_of(text, self._lines_per_event))
 
     def create(self) -> None:
-        """Makes the group and the stream where they are missing."""
-        exists = self._client.exceptions.ResourceAlreadyExistsException
-        for make, names in (
-            (self._client.create_log_group, {"logGroupName": self._group}),
-            (self._client.create_log_stream, {"logGroupName": self._group, "logStreamName": self._stream}),
-        ):
-            try:
-                make(**names)
-            except exists:
-                continue
+        """Makes the stream, and the group where that is missing."""
+        missing = self._client.exceptions.ResourceNotFoundException
+        try:
+            self._create_stream()
+        except missing:
+            self._unless_there(self._client.create_log_group, logGroupName=self._group)
+            self._create_stream()
         self._created = True
+
+    def _create_stream(self) -> None:
+        names = {"logGroupName": self._group, "logStreamName": self._stream}
+        self._unless_there(self._client.create_log_stream, **names)
+
+    def _unless_there(self, make: Callable[..., Any], **names: str) -> None:
+        try:
+            make(**names)
+        except self._client.exceptions.ResourceAlreadyExistsException:
+            return
 
     def _send(self, messages: list[str]) -> None:
         if messages and not self._created:

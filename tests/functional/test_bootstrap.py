@@ -246,7 +246,7 @@ def test_an_optional_look_that_is_denied_is_only_a_warning(
         sandbox.control.faults.add("error", service=service, operation=operation, **denial)
     outcome = bulkexec.json("bootstrap", "--yes")
     assert outcome.code == 0, outcome.stderr
-    assert "DescribeTimeToLive is denied" in lines(outcome.report, "warning")
+    assert "not allowed: DescribeTimeToLive" in lines(outcome.report, "warning")
     sandbox.control.faults.clear()
     (group,) = parts.logs.describe_log_groups(logGroupNamePrefix="/aws-glue/jobs/output")["logGroups"]
     assert group["retentionInDays"] == 14
