@@ -16,14 +16,14 @@ from botocore.config import Config
 
 from bulkexec import errors, iam
 from bulkexec.ceilings import fetch_ceilings, resolve_rate
-from bulkexec.describe import describe, recovery, require_recovery, table_region, user_errors
+from bulkexec.describe import denied, describe, recovery, require_recovery, table_region, user_errors
 from bulkexec.model import Table
 from bulkexec.runtimes import bootstrap
 from bulkexec.runtimes.bucket import Bucket
 from bulkexec.runtimes.deployment import ERROR_LOGS, OUTPUT_LOGS, Deployment, find_deployment
 from bulkexec.runtimes.permissions import only_tables, refused, simulated_principal, without_tables
 from bulkexec.runtimes.role import JobRole
-from bulkexec.runtimes.steps import UNSEEN, Site, Step, denied, open_site
+from bulkexec.runtimes.steps import UNSEEN, Site, Step, open_site
 
 State = Literal["ok", "warning", "failed"]
 BOOTSTRAP = "bulkexec bootstrap"

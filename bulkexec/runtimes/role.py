@@ -12,8 +12,9 @@ from typing import Any
 import botocore.exceptions
 
 from bulkexec import errors, iam, layout
+from bulkexec.describe import denied
 from bulkexec.runtimes.permissions import refused, without_tables
-from bulkexec.runtimes.steps import TAGS, Site, Step, denied, looked_at, tagged
+from bulkexec.runtimes.steps import TAGS, Site, Step, looked_at, tagged
 
 ROLE_NAME = "bulkexec-job"
 WHAT = "role"
