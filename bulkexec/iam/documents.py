@@ -43,13 +43,14 @@ def section() -> str:
 
 
 def _role_table(role: Role) -> str:
-    rows = [_row(grant) for grant in GRANTS if role in grant.roles]
-    head = f"\n**{role}**: {TITLES[role]} ([`iam/{role}.json`](iam/{role}.json)"
+    """One role's rows, folded: there are many."""
+    title = TITLES[role].replace("`", "")
+    files = f"[`iam/{role}.json`](iam/{role}.json)"
     if role == "job":
-        head += "; [`job-read-only.json`](iam/job-read-only.json) leaves out what is marked *"
-    return "\n".join(
-        [f"{head})", "", "| action | on | why |", "|---|---|---|", *(_starred(row, role) for row in rows), ""]
-    )
+        files += "; [`iam/job-read-only.json`](iam/job-read-only.json) leaves out what is marked *"
+    rows = [_starred(_row(grant), role) for grant in GRANTS if role in grant.roles]
+    head = ["", f"<details><summary><b>{role}</b>: {title}</summary>", "", files, ""]
+    return "\n".join([*head, "| action | on | why |", "|---|---|---|", *rows, "", "</details>", ""])
 
 
 def _row(grant: Grant) -> tuple[str, str, str, bool]:
