@@ -154,7 +154,7 @@ class SegmentRun:
         self._advance(page, counts if self._counted else counts.units_alone)
         self._run.cap.settle(granted, counts.handled if writes else counts.matched)
         if self._counted:
-            self._run.hope.count(counts, (*result.failed, *outcome.failed))
+            self._run.hope.count(counts, result.failed, outcome.failed)
 
     def _name(self, result: PageResult, outcome: Outcome) -> None:
         """The first failures and conflicts, by name, in the record."""

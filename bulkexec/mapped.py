@@ -15,6 +15,7 @@ from bulkexec.command import Change, Command, argument
 from bulkexec.equality import same
 from bulkexec.maps import Compose, Map, SetValues, compose, load, rename, set_values, swap_prefix
 from bulkexec.model import Failure, Page, PageResult, Table, Work
+from bulkexec.where import Node
 from bulkexec.where.evaluate import matches
 from bulkexec.where.portable import from_portable
 from bulkexec.writes import Put, Write
@@ -88,26 +89,13 @@ class Mapped(Command):
             yield set_values(self.set_values, self.remove, self.add)
 
     def check(self, work: Work) -> None:
-        """Within one table an output must not be found again, so what is found has to be known."""
+        """A target with another key needs a map that makes it."""
         source, target = work.scope.table, work.target
-        if target is not None:
-            if target.keys != source.keys and self.transform is None:
-                raise errors.BadArgument(
-                    f"{target.name} has the key {_key_words(target)}, {source.name} has {_key_words(source)}",
-                    fix="give a --map that makes the other key",
-                )
-            return
-        if self._puts and not work.scope.listed and work.selects is None:
+        if target is not None and target.keys != source.keys and self.transform is None:
             raise errors.BadArgument(
-                f"within one table {self.name} needs a --where that its output does not match",
-                why="otherwise it would find its own output again",
-                fix="name the items that are to be found, e.g. --where \"begins_with(pk, 'old#')\"",
+                f"{target.name} has the key {_key_words(target)}, {source.name} has {_key_words(source)}",
+                fix="give a --map that makes the other key",
             )
-
-    @property
-    def _puts(self) -> bool:
-        """Whether the command makes items under other keys."""
-        return True
 
     # -- one page ------------------------------------------------------------------------------------------------
 
@@ -166,12 +154,34 @@ class Mapped(Command):
         for key in table.keys:
             if list(typed.get(key.name, ())) != [key.type]:
                 raise Rejected("KeyInvalid", f"the item has no {key.name} of type {key.type}")
-        if work.target is None and work.selects is not None and self._selects(work, typed):
-            raise Rejected("OutputMatches", "what the map makes matches the filter, so it would be found again")
+        if work.target is None and not work.scope.listed and self._found_again(item, typed, work):
+            raise Rejected(
+                "OutputMatches", f"what the map makes would be found again, and {self.name} would go on with it"
+            )
         return Put(msgspec.Raw(encoded), when)
 
-    def _selects(self, work: Work, typed: dict[str, dict[str, Any]]) -> bool:
-        return matches(from_portable(work.selects), typed)
+    def _found_again(self, item: PythonItem, typed: dict[str, dict[str, Any]], work: Work) -> bool:
+        """Whether an output in the table that is read would be made into something else when the walk meets it.
+
+        It is not when the filter does not find it, or when the map lets it be.
+        """
+        if work.selects is not None and not matches(self._tree(work), typed):
+            return False
+        again = self.after(to_python(from_python(item)))
+        return again is not None and not self._settled(item, again, work)
+
+    def _settled(self, item: PythonItem, again: PythonItem, work: Work) -> bool:
+        """Whether what the map makes of its own output needs no further put."""
+        return again == item
+
+    def _tree(self, work: Work) -> Node:
+        if id(work) not in self._trees:
+            self._trees[id(work)] = from_portable(work.selects)
+        return self._trees[id(work)]
+
+    @cached_property
+    def _trees(self) -> dict[int, Node]:
+        return {}
 
     def trial(self, page: Page, work: Work) -> Sequence[Change]:
         """See `Command.trial`."""

@@ -144,25 +144,31 @@ class Spills:
 class Hope:
     """Ends a run that is not worth going on with. Thread-safe; counts for this process.
 
-    That is one in which every write fails, or in which more items have failed than `max_failures`.
+    That is one in which every write fails, or in which more items have failed than `max_failures`. What a map rejects
+    is no failure of a write: a sample has shown that before.
     """
 
     def __init__(self, max_failures: int | None = None) -> None:
         self._lock, self._max_failures = threading.Lock(), max_failures
-        self._failed, self._succeeded = 0, False
+        self._failed, self._refused, self._succeeded = 0, 0, False
 
-    def count(self, counts: Counts, failures: Sequence[Failure]) -> None:
-        """Take in a page. Raises `errors.RequestRejected` without hope, `errors.TooManyFailures` past the limit."""
+    def count(self, counts: Counts, rejected: Sequence[Failure], refused: Sequence[Failure]) -> None:
+        """Take in a page: what its map rejected, and what DynamoDB refused.
+
+        Raises `errors.RequestRejected` without hope, and `errors.TooManyFailures` past the limit.
+        """
         with self._lock:
             self._failed += counts.failed
             self._succeeded = self._succeeded or counts.processed + counts.skipped + counts.conflicts > 0
-            failed, hopeless = self._failed, self._failed >= HOPELESS_FAILURES and not self._succeeded
+            self._refused += len(refused)
+            failed, hopeless = self._failed, self._refused >= HOPELESS_FAILURES and not self._succeeded
+        failures = (*refused, *rejected)
         if not failures:
             return
-        if hopeless:
+        if hopeless and refused:
             raise errors.RequestRejected(
-                f"{failed} items failed and none succeeded: {failures[0].reason}",
-                why=failures[0].details,
+                f"{failed} writes failed and none succeeded: {refused[0].reason}",
+                why=refused[0].details,
                 state="nothing written",
             )
         if self._max_failures is not None and failed > self._max_failures:

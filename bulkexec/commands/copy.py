@@ -8,7 +8,7 @@ import msgspec
 from bulkexec import errors
 from bulkexec.codec import to_python
 from bulkexec.command import argument
-from bulkexec.mapped import Mapped, when_of
+from bulkexec.mapped import Mapped, Rejected, keys_changed, when_of
 from bulkexec.model import Page, PageResult, Scope, Work
 from bulkexec.writes import Put, Write
 
@@ -61,5 +61,9 @@ class Copy(Mapped):
         return self.each(page, work, self._copied)
 
     def _copied(self, raw: msgspec.Raw, work: Work) -> Write | None:
-        after = self.after(to_python(raw))
-        return None if after is None else self.put_of(after, work, when_of(self.if_not_exists, self.if_exists))
+        before, after = to_python(raw), self.after(to_python(raw))
+        if after is None or (work.target is None and after == before):
+            return None
+        if work.target is None and not keys_changed(before, after, work.scope.table):
+            raise Rejected("KeyUnchanged", "the map leaves the key as it is: that is for edit, which loses no update")
+        return self.put_of(after, work, when_of(self.if_not_exists, self.if_exists))

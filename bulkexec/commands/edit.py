@@ -119,9 +119,9 @@ class Edit(Mapped):
             table = work.scope.table
             ItemRequests(table, KeyValues(table.key_names), "TOTAL", work.scope.guard, work.update)
 
-    @property
-    def _puts(self) -> bool:
-        return self.allow_key_change
+    def _settled(self, item: PythonItem, again: PythonItem, work: Work) -> bool:
+        """An item that stays under its key is only updated."""
+        return not keys_changed(item, again, work.scope.table)
 
     def page(self, page: Page, work: Work) -> PageResult:
         """An update with the difference alone for each item that the map changes."""
