@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import urlsplit
 
 from benchmarks.boto3_way import Over
@@ -16,7 +17,7 @@ from benchmarks.cases import Case
 from benchmarks.endpoint import Endpoint
 from benchmarks.pages import ITEMS_A_PAGE
 from bulkexec.engine import run_segments
-from bulkexec.wire import Wire
+from bulkexec.wire import Answering, Wire
 
 BUFFER_BYTES = 2 << 20
 
@@ -27,6 +28,10 @@ class Recorder:
 
     wire: Wire
     sent: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def begin(self, operation: str, body: bytes) -> Answering:
+        """See `Wire.begin`."""
+        return partial(self.call, operation, body)
 
     def call(self, operation: str, body: bytes) -> bytes:
         """See `Wire.call`."""

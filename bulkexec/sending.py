@@ -9,19 +9,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from bulkexec.batches import KeyValues
-from bulkexec.budgets import Reservation, TableBudgets
+from bulkexec.budgets import Consumed, Reservation, TableBudgets
 from bulkexec.outcome import Outcome
 from bulkexec.run import Run
-from bulkexec.wire import OnThrottle, Stopped
+from bulkexec.wire import Answering, OnThrottle, Stopped
 from bulkexec.writer import Writer
 from bulkexec.writes import Move, Put, Write
 
 LANES_A_PAGE = 8
+IN_FLIGHT_A_PAGE = 8
+"""Requests of one segment that were sent and are not answered."""
 MOVES_A_BATCH = 25
 
 
@@ -47,6 +49,12 @@ class Batch:
     outcome: Outcome = field(default_factory=Outcome)
 
 
+class _Begun(NamedTuple):
+    batch: Batch
+    permit: Reservation
+    answer: Answering
+
+
 class Sending:
     """Sends the pages of one segment. `throttled` wraps what is told of throttles.
 
@@ -62,18 +70,61 @@ class Sending:
 
     def page(self, writes: Sequence[Write]) -> tuple[Outcome, BaseException | None]:
         """What was acknowledged of a page's writes, and the error that ended it, if one did."""
-        total, lanes = Outcome(), self._run.lanes
         batches = list(self._batches(writes))
         left = deque(batches)
-        if lanes is None or len(batches) == 1:
-            lanes = _Inline()
-        # A few lanes that take one batch after another: a future for each batch would cost more than the batch.
-        pending = [lanes.submit(self._send_all, left) for _ in range(min(LANES_A_PAGE, len(batches)))]
-        wait(pending)  # what is in flight must not outlive the checkpoint
+        errors = self._in_flight(left)
+        if not errors:
+            errors = self._in_lanes(left)
+        total = Outcome()
         for batch in batches:
             total.add(batch.outcome)
-        error = next((error for each in pending if (error := each.exception()) is not None), None)
+        error = errors[0] if errors else None
         return total, error or (Stopped() if left else None)
+
+    def _in_flight(self, left: "deque[Batch]") -> list[BaseException]:
+        """Send batches from the front, the next before the last are answered, and see through all that were sent.
+
+        In this thread: waking one for each answer costs more than the answer. Up to the first that cannot be begun.
+        """
+        begun: deque[_Begun] = deque()
+        errors: list[BaseException] = []
+        begin = True
+        while begun or (begin and left):
+            try:
+                if begin and left and len(begun) < IN_FLIGHT_A_PAGE:
+                    begin = self._begin(left, begun)
+                else:
+                    self._see_through(begun.popleft())
+            except BaseException as error:  # noqa: BLE001 - the others that were sent have an outcome too; given back
+                errors.append(error)
+                begin = False
+        return errors
+
+    def _begin(self, left: "deque[Batch]", begun: "deque[_Begun]") -> bool:
+        """Send the next batch. False when it cannot be begun, or when the run stops while the rate is 0."""
+        batch = left[0]
+        if isinstance(batch.writes[0], Move) or not batch.place.writer.begins(batch.writes):
+            return False
+        permit = self._permit(batch.place, batch.writes)
+        if permit is None:
+            return False
+        try:
+            answer = batch.place.writer.begin(batch.writes)
+        except BaseException:
+            permit.settle(Consumed(0.0, {}))
+            raise
+        begun.append(_Begun(left.popleft(), permit, answer))
+        return True
+
+    def _see_through(self, begun: "_Begun") -> None:
+        self._write_permitted(begun.batch.place, begun.batch.writes, begun.batch.outcome, begun.permit, begun.answer)
+
+    def _in_lanes(self, left: "deque[Batch]") -> list[BaseException]:
+        """A few lanes that take one batch after another: a future for each would cost more than the batch."""
+        lanes = _Inline() if self._run.lanes is None or len(left) == 1 else self._run.lanes
+        pending = [lanes.submit(self._send_all, left) for _ in range(min(LANES_A_PAGE, len(left)))]
+        wait(pending)  # what is in flight must not outlive the checkpoint
+        return [error for each in pending if (error := each.exception()) is not None]
 
     def _batches(self, writes: Sequence[Write]) -> Iterator[Batch]:
         """Runs of one kind, each cut as its table's writer allows."""
@@ -124,12 +175,22 @@ class Sending:
         permit = self._permit(place, writes)
         if permit is None:
             return False
+        self._write_permitted(place, writes, outcome, permit)
+        return True
+
+    def _write_permitted(
+        self,
+        place: Place,
+        writes: Sequence[Write],
+        outcome: Outcome,
+        permit: Reservation,
+        begun: Answering | None = None,
+    ) -> None:
         try:
-            place.writer.write(writes, self._throttled(place.budget.throttled), outcome)
+            place.writer.write(writes, self._throttled(place.budget.throttled), outcome, begun)
         finally:
             permit.settle(outcome.consumed)
         place.learn(outcome.consumed.table, len(writes))
-        return True
 
     def _permit(self, place: Place, writes: Sequence[Write]) -> Reservation | None:
         """Units for a batch. A page is finished once it is begun, unless it would wait for a rate that is 0."""

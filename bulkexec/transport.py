@@ -14,9 +14,10 @@ import time
 import weakref
 import zlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from io import BytesIO
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 CONNECT_TIMEOUT_SECONDS = 5.0
@@ -89,9 +90,22 @@ class Transport:
 
     def post(self, headers: Mapping[str, str], body: bytes) -> Answer:
         """The answer to a POST of `body`, whatever its status. Raises `NotSent`, `Lost` or `Damaged`."""
+        return self.begin(headers, body)()
+
+    def begin(self, headers: Mapping[str, str], body: bytes) -> Callable[[], Answer]:
+        """Send a POST without waiting for its answer, which is what the function gives; it raises as `post` does.
+
+        Call it once, from any thread: until then the connection is taken.
+        """
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
         data = f"{self._fixed}{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
-        connection = self._sent(data)
+        try:
+            connection = self._sent(data)
+        except NotSent as error:
+            return partial(_raise, error)
+        return partial(self._answer, connection)
+
+    def _answer(self, connection: "_Connection") -> Answer:
         try:
             answer = _receive(connection)
         except (TimeoutError, BlockingIOError) as error:
@@ -148,6 +162,10 @@ class Transport:
             raise NotSent(f"cannot connect to {self._address[0]} with TLS: {error}") from error
         _limit_wait(connected, read_seconds)
         return _Connection(connected)
+
+
+def _raise(error: TransportError) -> NoReturn:
+    raise error
 
 
 def _limit_wait(connected: socket.socket, seconds: float) -> None:

@@ -9,7 +9,9 @@ import binascii
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NoReturn, Protocol
 from urllib.parse import urlsplit
 
@@ -106,11 +108,18 @@ class Fault(Exception):
         return self.throttle or self.code in TRANSIENT_CODES or self.code in LOST_CODES or self.status >= 500
 
 
+Answering = Callable[[], bytes]
+"""Waits for the answer to a request that was sent, and gives its body."""
+
+
 class Wire(Protocol):
     """Sends one request and gives the answer's body. Raises `Fault`."""
 
     def call(self, operation: str, body: bytes) -> bytes:
         """The answer to `operation` ("Scan") with this JSON body."""
+
+    def begin(self, operation: str, body: bytes) -> Answering:
+        """Send it without waiting for the answer, which the function gives, or raises `Fault`; call that once."""
 
 
 class _ErrorBody(msgspec.Struct):
@@ -146,8 +155,15 @@ class HttpWire:
 
     def call(self, operation: str, body: bytes) -> bytes:
         """See `Wire.call`."""
+        return self.begin(operation, body)()
+
+    def begin(self, operation: str, body: bytes) -> Answering:
+        """See `Wire.begin`."""
+        return partial(self._content, self._http.begin(self._signer.headers(operation, body), body))
+
+    def _content(self, receive: Callable[[], Answer]) -> bytes:
         try:
-            answer = self._http.post(self._signer.headers(operation, body), body)
+            answer = receive()
         except TransportError as error:
             raise Fault(_TRANSPORT_CODES[type(error)], str(error)) from error
         if answer.status == 200:
@@ -169,6 +185,11 @@ class _Proxied:
             timeout=(CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS),
             max_pool_connections=connections,
         )
+        self._threads = ThreadPoolExecutor(connections, thread_name_prefix="proxied")
+
+    def begin(self, headers: Mapping[str, str], body: bytes) -> Callable[[], Answer]:
+        """See `Transport.begin`."""
+        return self._threads.submit(self.post, headers, body).result
 
     def post(self, headers: Mapping[str, str], body: bytes) -> Answer:
         """See `Transport.post`."""
@@ -288,6 +309,10 @@ class Retrying:
     def __init__(self, wire: Wire, refusals: Refusals, retry: Retry | None = None) -> None:
         self._wire, self.refusals, self.retry = wire, refusals, retry or Retry()
 
+    def begin(self, operation: str, body: bytes) -> Answering:
+        """Send the first attempt at a request; give it to `attempt`, which sees it through."""
+        return self._wire.begin(operation, body)
+
     def call(
         self,
         operation: str,
@@ -308,16 +333,19 @@ class Retrying:
         on_throttle: OnThrottle = lambda reasons: None,
         stop: Callable[[], bool] = lambda: False,
         resend_lost: bool = True,
+        begun: Answering | None = None,
     ) -> tuple[bytes, bool]:
         """As `call`, but the fault that no retry mends is raised as it is, `lost` set if any attempt's answer was.
 
+        `begun` is the first attempt, if that was sent already (see `begin`).
         Without `resend_lost` a lost answer is such a fault, for requests that must not take effect twice.
         """
         attempts, lost, expired = self.retry.start(), False, 0
         while True:
             try:
-                return self._wire.call(operation, body), lost
+                return (begun() if begun is not None else self._wire.call(operation, body)), lost
             except Fault as fault:
+                begun = None
                 expired += fault.expired
                 lost = fault.lost = lost or fault.lost
                 if fault.throttle:

@@ -20,7 +20,7 @@ from bulkexec.outcome import Outcome
 from bulkexec.settle import ReadBack, item_of, key_of
 from bulkexec.single_writes import SingleWrites
 from bulkexec.statement_writes import StatementWrites
-from bulkexec.wire import Fault, OnThrottle, Retry, Retrying
+from bulkexec.wire import Answering, Fault, OnThrottle, Retry, Retrying
 from bulkexec.writes import Apply, Delete, Put, Update, Write
 
 __all__ = ["Outcome", "Writer"]
@@ -67,11 +67,25 @@ class Writer:
         statements = Statements(table, detail, statement)
         self._statements = StatementWrites(self.calls, self.retry, statements, self._buckets, self._singles)
 
-    def write(self, writes: Sequence[Write], on_throttle: OnThrottle, outcome: Outcome) -> None:
-        """Send one of `batches` and see it through.
+    def begins(self, writes: Sequence[Write]) -> bool:
+        """Whether one of `batches` can be begun: if it is one BatchWriteItem as it stands."""
+        send, _ = self._way(writes)
+        return send == self._by_batch and not (isinstance(writes[0], Put) and _largest(writes) > ITEM_LIMIT_BYTES)
+
+    def begin(self, writes: Sequence[Write]) -> Answering:
+        """Send the first request of what `begins`; give it to `write`, which sees it through."""
+        return self.calls.begin("BatchWriteItem", self._body(writes))
+
+    def write(
+        self, writes: Sequence[Write], on_throttle: OnThrottle, outcome: Outcome, begun: Answering | None = None
+    ) -> None:
+        """Send one of `batches` and see it through; or see through what `begin` has begun.
 
         `outcome` is filled as writes are acknowledged, so that also when this raises it says what was done.
         """
+        if begun is not None:
+            self._by_batch(writes, on_throttle, outcome, begun)
+            return
         if isinstance(writes[0], Put):
             writes = self._small_enough(cast(Sequence[Put], writes), outcome)
         if writes:
@@ -128,7 +142,7 @@ class Writer:
     def _small_enough(self, puts: Sequence[Put], outcome: Outcome) -> Sequence[Put]:
         """Those that the service takes; one item over the limit would have the whole batch refused (case C072)."""
         # No item is larger than its JSON, so most need not be looked into.
-        if max([len(put.item) for put in puts]) <= ITEM_LIMIT_BYTES:
+        if _largest(puts) <= ITEM_LIMIT_BYTES:
             return puts
         kept: list[Put] = []
         for put in puts:
@@ -138,12 +152,15 @@ class Writer:
                 kept.append(put)
         return kept
 
-    def _by_batch(self, writes: Sequence[Write], on_throttle: OnThrottle, outcome: Outcome) -> None:
+    def _by_batch(
+        self, writes: Sequence[Write], on_throttle: OnThrottle, outcome: Outcome, begun: Answering | None = None
+    ) -> None:
         """BatchWriteItem until nothing is unprocessed."""
         attempts, pending = self.retry.start(), writes
         while True:
             try:
-                content, _ = self.calls.attempt("BatchWriteItem", self._body(pending), on_throttle)
+                content, _ = self.calls.attempt("BatchWriteItem", self._body(pending), on_throttle, begun=begun)
+                begun = None
             except Fault as fault:
                 self._buckets.refused_whole(
                     fault, pending, lambda half: self._by_batch(half, on_throttle, outcome), outcome
@@ -180,3 +197,7 @@ class Writer:
         again = set(map(id, left))
         outcome.acknowledge([write for write in writes if id(write) not in again])
         return left
+
+
+def _largest(puts: Sequence[Write]) -> int:
+    return max([len(put.item) for put in cast(Sequence[Put], puts)])

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import botocore.session
@@ -9,7 +10,7 @@ import msgspec
 from botocore.validate import ParamValidator
 
 from bulkexec.model import Expression, KeyAttribute, Scope, Statement, Table, Work
-from bulkexec.wire import Fault, Refusals, Retry, Retrying
+from bulkexec.wire import Answering, Fault, Refusals, Retry, Retrying
 from bulkexec.writer import Writer
 
 KEYS = (KeyAttribute("key", "S"), KeyAttribute('so"rt', "B"))
@@ -32,6 +33,9 @@ class ScriptedWire:
 
     def __init__(self, *answers: Script) -> None:
         self.answers, self.asked = list(answers), []  # type: tuple[list[Script], list[Request]]
+
+    def begin(self, operation: str, body: bytes) -> Answering:
+        return partial(self.call, operation, body)
 
     def call(self, operation: str, body: bytes) -> bytes:
         request = msgspec.json.decode(body)

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,7 +33,7 @@ from bulkexec.model import (
 from bulkexec.rate import Budget
 from bulkexec.reader import Reader
 from bulkexec.s3 import Location, Objects, Spill
-from bulkexec.wire import Fault, Refusals, Retry, Retrying
+from bulkexec.wire import Answering, Fault, Refusals, Retry, Retrying
 from bulkexec.writer import Writer
 
 FILTER = Expression("#n0 = :v0", {"#n0": "state"}, {":v0": {"S": "OLD"}})
@@ -69,6 +70,9 @@ class Service:
     refuse: Callable[[str], str] = lambda pk: ""
     before: Callable[[str, dict[str, Any]], None] = lambda operation, request: None
     clock: Clock = field(default_factory=Clock)
+
+    def begin(self, operation: str, body: bytes) -> Answering:
+        return partial(self.call, operation, body)
 
     def call(self, operation: str, body: bytes) -> bytes:
         request = msgspec.json.decode(body)

@@ -407,3 +407,30 @@ def test_a_certificate_that_is_not_trusted_gets_no_request(certificate: tuple[Pa
     with served(script, tls=certificate[1]) as (_, client), pytest.raises(NotSent, match="certificate"):
         client.post({}, BODY)
     assert not served_requests
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+def test_requests_that_were_begun_together_have_their_own_answers(
+    tls: bool, certificate: tuple[Path, ssl.SSLContext]
+) -> None:
+    bundle, context = certificate
+
+    def echo(connected: socket.socket) -> None:
+        while request := read_request(connected):
+            connected.sendall(answer(request.partition(b"\r\n\r\n")[2]))
+
+    more = {"tls": context, "ca_bundle": str(bundle)} if tls else {}
+    with served(echo, **more) as (server, client):  # type: ignore[arg-type]
+        for _ in range(3):
+            begun = [(body, client.begin({}, body)) for body in (b"%d" % number for number in range(8))]
+            for body, receive in reversed(begun):
+                assert receive().content == body
+        assert server.connections == 8
+
+
+def test_a_request_that_could_not_be_sent_says_so_where_its_answer_is_asked_for() -> None:
+    with closing(socket.create_server(("localhost", 0))) as listener:
+        port = listener.getsockname()[1]
+    receive = Transport(f"http://localhost:{port}").begin({}, BODY)
+    with pytest.raises(NotSent):
+        receive()

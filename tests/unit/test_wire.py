@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import boto3
@@ -16,6 +17,7 @@ from bulkexec.wire import (
     BACKOFF_BASE_SECONDS,
     BACKOFF_CAP_SECONDS,
     EXPIRED_ATTEMPTS,
+    Answering,
     Fault,
     HttpWire,
     Refusals,
@@ -222,6 +224,9 @@ class Answers:
     def __init__(self, *answers: bytes | str | Fault) -> None:
         self.answers, self.calls = list(answers), 0
 
+    def begin(self, operation: str, body: bytes) -> Answering:
+        return partial(self.call, operation, body)
+
     def call(self, operation: str, body: bytes) -> bytes:
         self.calls += 1
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -290,6 +295,14 @@ def test_every_throttle_is_passed_on_and_nothing_else(time: Time) -> None:
 )
 def test_a_lost_answer_is_remembered(time: Time, first: str, lost: bool) -> None:
     assert retrying(time, Answers(first, b"good")).call("DeleteItem", b"{}") == (b"good", lost)
+
+
+@pytest.mark.parametrize(("first", "lost"), [("ConnectionLost", True), ("ThrottlingException", False)])
+def test_what_was_begun_is_the_first_attempt(time: Time, first: str, lost: bool) -> None:
+    answers = Answers(first, b"good")
+    calls = retrying(time, answers)
+    assert calls.attempt("DeleteItem", b"{}", begun=calls.begin("DeleteItem", b"{}")) == (b"good", lost)
+    assert answers.calls == 2
 
 
 def test_a_fault_after_a_lost_answer_is_doubtful_too(time: Time) -> None:
