@@ -39,6 +39,7 @@ from bulkexec.runtimes.assembly import (
 from bulkexec.runtimes.heartbeat import RENEWAL_CONFIG, Background, LockKeeper, ProgressLog, StopPoll
 from bulkexec.runtimes.patience import AWS_ERRORS
 from bulkexec.runtimes.rates import fleet_budgets, open_fleet
+from bulkexec.runtimes.versions import versions
 from bulkexec.s3 import Location, Objects, first_rows, write_manifest
 from bulkexec.segments import order_of_visit
 
@@ -131,6 +132,7 @@ class _Driver:
     def run(self, spark: Any) -> Report:
         table = self._plan.work.scope.table
         log(f"{self._plan.command} {table.name}: job {self._job.job_id} run {self._job.run_number} begins")
+        log(f"job {self._job.job_id} runs on {versions(spark.version)}")
         self._spark, failure = spark, None
         try:
             with user_errors(f"run job {self._job.job_id} with {self._job.control_table}"):

@@ -24,7 +24,12 @@ def sandbox() -> None:
 @click.option(
     "--iam", is_flag=True, help="Enforce IAM: users, roles and their policies; the sandbox's own key may do all."
 )
-def up(port: int, foreground: bool, iam: bool) -> None:
+@click.option(
+    "--glue6-python",
+    metavar="PYTHON",
+    help="Runs jobs of Glue 6.0: the Python of an environment with pyspark 4.1, as `make spark4` makes it.",
+)
+def up(port: int, foreground: bool, iam: bool, glue6_python: str | None) -> None:
     """Starts the sandbox and prints its endpoint once it answers. --port 0 takes a free port."""
     from bulkexec.sandbox import process
 
@@ -33,6 +38,8 @@ def up(port: int, foreground: bool, iam: bool) -> None:
         click.echo(running.endpoint)
         return
     chosen = {"iam": "enforce"} if iam else {}
+    if glue6_python is not None:
+        chosen["glue6_python"] = _checked(glue6_python)
     options = SandboxOptions.from_environment(os.environ, port=port, work_dir=state_directory(), **chosen)
     if foreground:
         _stay(options)
@@ -40,6 +47,16 @@ def up(port: int, foreground: bool, iam: bool) -> None:
     running = _started(options)
     process.remember(running)
     click.echo(running.endpoint)
+
+
+def _checked(glue6_python: str) -> str:
+    """A whole path, since runs begin elsewhere."""
+    from bulkexec.sandbox.glue_python import NoSpark, glue6
+
+    try:
+        return glue6(glue6_python).executable
+    except NoSpark as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _started(options: SandboxOptions) -> Any:

@@ -11,11 +11,10 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 from bulkexec.sandbox.glue_process import java_home
+from bulkexec.sandbox.glue_python import SparkPython, inspect
 
 # Start-up is what a short run is made of, so the optimizing compiler would only compete with it for two cores.
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
@@ -34,28 +33,27 @@ java.wait()
 """
 
 
-def java_options() -> list[str]:
+def java_options(python: SparkPython) -> list[str]:
     """JVM options for a job run: the quick compiler, and the archive if it has been made."""
-    archive = archive_file()
+    archive = archive_file(python)
     if not archive.exists():
         return [QUICK_COMPILER]
     # A stale archive is passed over by the JVM; without this it would also say so on stdout.
     return [QUICK_COMPILER, f"-XX:SharedArchiveFile={archive}", "-Xlog:disable", "-Xlog:all=error:stderr"]
 
 
-@cache
-def archive_file() -> Path:
+def archive_file(python: SparkPython) -> Path:
     """Where the archive for this Java and this Spark belongs, made or not."""
-    home, spark = java_home(), metadata.distribution("pyspark")
+    home = java_home()
     release = (home / "release").read_text() if (home / "release").exists() else str(home)
-    identity = hashlib.sha256(f"{home}{release}{spark.locate_file('')}".encode()).hexdigest()[:12]
+    identity = hashlib.sha256(f"{home}{release}{python.library}".encode()).hexdigest()[:12]
     cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache_home / "bulkexec" / f"spark-{spark.version}-{identity}.jsa"
+    return cache_home / "bulkexec" / f"spark-{python.spark}-{identity}.jsa"
 
 
 def build(python_executable: str = sys.executable) -> Path:
     """Makes the archive by a small Spark run, unless it is there. Raises CalledProcessError when the run fails."""
-    target = archive_file()
+    target = archive_file(inspect(python_executable))
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -141,7 +141,8 @@ class JobRun:
         # From here on, as in Glue, everything is done with the job's role: fetching the script, writing the log.
         self._clients = self._clients.acting_as(credentials)
         layout = stage(self._options, self._clients, directory, settings.script, settings.arguments)
-        return layout.launch(self._options, self._clients.endpoint, credentials, self._argv())
+        version = self._record["GlueVersion"]
+        return layout.launch(self._options, version, self._clients.endpoint, credentials, self._argv())
 
     def _argv(self) -> list[str]:
         names = {"--JOB_NAME": self._record["JobName"], "--JOB_ID": self._settings.job_id, "--JOB_RUN_ID": self.id}

@@ -12,6 +12,7 @@ from typing import Any
 
 from bulkexec.sandbox import glue_archive
 from bulkexec.sandbox.glue_process import java_home
+from bulkexec.sandbox.glue_python import NoSpark, SparkPython, python_for
 from bulkexec.sandbox.options import SandboxOptions
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
@@ -191,20 +192,23 @@ class Layout:
             raise LaunchError(f"ERROR: {wheel.name} is not a valid wheel: {error}") from error
         wheel.unlink()
 
-    def launch(self, options: SandboxOptions, endpoint: str, credentials: dict[str, str], argv: list[str]) -> Staged:
-        """The command line and environment of the run. Raises LaunchError without Java."""
+    def launch(
+        self, options: SandboxOptions, glue_version: str, endpoint: str, credentials: dict[str, str], argv: list[str]
+    ) -> Staged:
+        """The command line and environment of the run. Raises LaunchError without Java, or without the right Spark."""
+        python = _python(options, glue_version)
         launcher = Path(__file__).with_name("glue_launch.py")
         # -P: the launcher's own directory must not be importable by the script.
-        command = [options.python_executable, "-u", "-P", str(launcher), str(self.script), *argv]
+        command = [python.executable, "-u", "-P", str(launcher), str(self.script), *argv]
         environment = {
             **{name: os.environ[name] for name in INHERITED if name in os.environ},
             **_aws_environment(options, endpoint, credentials),
-            **self._spark_environment(options),
+            **self._spark_environment(options, python),
             **self._sandbox_environment(),
         }
         return Staged(self.directory, command, environment)
 
-    def _spark_environment(self, options: SandboxOptions) -> dict[str, str]:
+    def _spark_environment(self, options: SandboxOptions, python: SparkPython) -> dict[str, str]:
         try:
             java = java_home()
         except FileNotFoundError as error:
@@ -212,15 +216,15 @@ class Layout:
         path = [self.site, self.library, *self.archives, self.directory]
         return {
             "JAVA_HOME": str(java),
-            "PYSPARK_PYTHON": options.python_executable,
+            "PYSPARK_PYTHON": python.executable,
             "PYTHONPATH": os.pathsep.join(map(str, path)),
-            "PYSPARK_SUBMIT_ARGS": shlex.join(self._submit_arguments(options)),
+            "PYSPARK_SUBMIT_ARGS": shlex.join(self._submit_arguments(options, python)),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1",
             "TMPDIR": str(self.directory / "tmp"),
         }
 
-    def _submit_arguments(self, options: SandboxOptions) -> list[str]:
+    def _submit_arguments(self, options: SandboxOptions, python: SparkPython) -> list[str]:
         # Not by a spark-defaults.conf: its directory on the class path would make the JVM refuse the class archive.
         temporary = self.directory / "tmp"
         settings = {
@@ -235,7 +239,7 @@ class Layout:
                 [
                     f"-Djava.io.tmpdir={temporary}",
                     f"-Dlog4j2.configurationFile={self.logging}",
-                    *glue_archive.java_options(),
+                    *glue_archive.java_options(python),
                 ]
             ),
         }
@@ -248,6 +252,13 @@ class Layout:
             "SANDBOX_GLUE_ERROR_FILE": str(self.directory / "error"),
             "SANDBOX_GLUE_PYTHON_MODULES": ",".join(self.requirements),
         }
+
+
+def _python(options: SandboxOptions, glue_version: str) -> SparkPython:
+    try:
+        return python_for(options, glue_version)
+    except NoSpark as error:
+        raise LaunchError(f"LAUNCH ERROR | {error}") from error
 
 
 def _aws_environment(options: SandboxOptions, endpoint: str, credentials: dict[str, str]) -> dict[str, str]:
