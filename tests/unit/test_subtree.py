@@ -24,7 +24,7 @@ from bulkexec.rate import Budget
 from bulkexec.run import local_cap
 from bulkexec.subtree import Held, above, contains, overlap, waves
 from bulkexec.under import Under
-from bulkexec.wire import Refusals, Retry, Retrying
+from bulkexec.wire import Answering, Refusals, Retry, Retrying
 from bulkexec.writer import Writer
 
 KEYS = (KeyAttribute("pk", "S"), KeyAttribute("sk", "S"))
@@ -154,6 +154,10 @@ class Service:
         if dying:
             raise Dead
         return answer
+
+    def begin(self, operation: str, body: bytes) -> Answering:
+        answer = self.call(operation, body)
+        return lambda: answer
 
     def Query(self, request: dict[str, Any]) -> dict[str, Any]:
         assert request["ConsistentRead"]
