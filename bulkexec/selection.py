@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from bulkexec import errors, where
 from bulkexec.declarations import NOTHING, Declarations
 from bulkexec.model import Index, KeyAttribute, Scope, Table, Work
@@ -44,7 +46,7 @@ class Filter:
         """For people and for the plan's fingerprint."""
         raw = (self.key_expression, self.expression, self.names, self.values)
         parts = [self.where or "", " ".join(part for part in raw if part)]
-        parts += [*self.clauses, *map(repr, self.nodes)]
+        parts += [*self.clauses, *(msgspec.json.encode(to_portable(node)).decode() for node in self.nodes)]
         declared = self.declared
         parts += [f"{' or '.join(declared.searchable)} has {self.search!r}"] if self.search is not None else []
         parts += [f"{declared.created_at_field} up to {self.as_of}"] if self.as_of is not None else []

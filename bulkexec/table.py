@@ -248,12 +248,12 @@ class Table:
     @in_python_terms()
     def _by_keys(self, keys: Iterable[Key], command: Command, options: Mapping[str, Any]) -> MassOpResult:
         lines = [_key_line(key) for key in keys]
-        where = f"{len(lines)} keys {hashlib.sha256(b''.join(lines)).hexdigest()[:16]}"
-        chosen = Filter(keys=where, declared=self.declarations)
+        listed = f"{len(lines)} keys {hashlib.sha256(b''.join(lines)).hexdigest()[:16]}"
+        chosen = Filter(keys=listed, declared=self.declarations)
         outline = make_outline(self._session, command, self.name, chosen, running_options(options))
         _require_keys(lines, outline.selected.scope.table.keys)
         given = Given(outline.command, lambda calls: KeyReader(calls, outline.work, lambda: lines))
-        return self._run(outline, where, options, given, len(lines))
+        return self._run(outline, chosen.text, options, given, len(lines))
 
     def _run(
         self, outline: Outline, where: str, options: Mapping[str, Any], given: Given, listed: int | None
