@@ -431,7 +431,7 @@ class Plan:
         table = self.work.scope.table
         identity: tuple[Any, ...] = (
             self.command,
-            self.arguments,
+            _as_identity(self.arguments),
             table.arn,
             table.id,
             table.keys,
@@ -453,3 +453,15 @@ class Plan:
     def with_options(self, **changes: Any) -> "Plan":
         """The same plan, run another way."""
         return replace(self, options=replace(self.options, **changes))
+
+
+def _as_identity(value: Any) -> Any:
+    """Arguments without what may change between a run and its continuation: how the file of a map is called."""
+    match value:
+        case {"type": "source", "sha256": sha256, "function": function}:
+            return [function, sha256]
+        case dict():
+            return {name: _as_identity(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_as_identity(each) for each in value]
+    return value
