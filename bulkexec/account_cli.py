@@ -46,11 +46,11 @@ def _list(_context: click.Context, _parameter: click.Parameter, text: str | None
 _YES = "Do not ask. Needed without a terminal."
 
 
-def _bootstrap(as_caller: AsCaller) -> click.Command:
+def _wishes() -> list[click.Parameter]:
     from bulkexec.cost import DPUS
     from bulkexec.runtimes.job_definition import GLUE_VERSIONS
 
-    params = [
+    return [
         click.Option(["--bucket"], help="An existing bucket; one is made if left out."),
         click.Option(["--role"], help="An existing role for the job, by name or ARN; it is never altered."),
         click.Option(["--glue-version"], type=click.Choice(GLUE_VERSIONS), help="Of the job; 5.1 for a new one."),
@@ -76,12 +76,17 @@ def _bootstrap(as_caller: AsCaller) -> click.Command:
         ),
         click.Option(["--yes"], is_flag=True, help=_YES),
     ]
+
+
+def _bootstrap(as_caller: AsCaller) -> click.Command:
     text = """Make or mend what jobs need: bucket, control table, role, log groups, Glue job.
 
     Shows what it would make, mend and leave alone, and asks. Safe to run again: what is as it should be stays as it is,
     and so does what was chosen before and is not given now.
     """
-    return click.Command("bootstrap", params=[*params, *_common()], help=text, callback=_changing(as_caller, _to_make))
+    return click.Command(
+        "bootstrap", params=[*_wishes(), *_common()], help=text, callback=_changing(as_caller, _to_make)
+    )
 
 
 def _teardown(as_caller: AsCaller) -> click.Command:

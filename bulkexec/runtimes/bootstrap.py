@@ -47,9 +47,11 @@ class Wishes:
 def plan(site: Site, wishes: Wishes) -> list[Step]:
     """What there is to do, in the order in which it has to be done. Looks and changes nothing.
 
-    Raises `errors.BadArgument` for a bucket or role that is of no use, and botocore's errors.
+    Raises `errors.BadArgument` for a bucket or role that is of no use and for a job or table that is another's, and
+    botocore's errors.
     """
     job = find_job(site)
+    _require_ours(site, job)
     bucket = wishes.bucket or bucket_of(job) or default_bucket(site)
     role_arn, role_steps = JobRole(site, wishes.role or role_of(job), bucket, wishes.limits).steps()
     return [
@@ -75,6 +77,16 @@ def find_job(site: Site) -> dict[str, Any] | None:
     except client.exceptions.EntityNotFoundException:
         return None
     return found
+
+
+def _require_ours(site: Site, job: dict[str, Any] | None) -> None:
+    script = (job or {}).get("Command", {}).get("ScriptLocation", "")
+    if job is not None and not script.endswith("/bulk_job.py"):
+        raise errors.BadArgument(
+            f"Glue job {JOB_NAME} in {site.region} is not bulkexec's: its script is {script or 'none'}",
+            fix=f"delete or rename Glue job {JOB_NAME}",
+            state="nothing made",
+        )
 
 
 def bucket_of(job: dict[str, Any] | None) -> str | None:

@@ -8,6 +8,8 @@ import botocore.exceptions
 from bulkexec.runtimes.steps import Site, is_code
 
 ACTIONS_A_REQUEST = 50
+ON_TABLES = ("Table", "Index")
+"""The statements of our policies that are about the user's tables."""
 SAMPLE = "bulkexec-check"
 """Stands for any name."""
 
@@ -67,8 +69,12 @@ def _context(statement: dict[str, Any]) -> list[dict[str, Any]]:
 
 def without_tables(document: dict[str, Any]) -> dict[str, Any]:
     """A policy without what it says of the user's tables: which may be used is not known before one is named."""
-    kept = [statement for statement in document["Statement"] if statement["Sid"] not in ("Table", "Index")]
-    return {**document, "Statement": kept}
+    return {**document, "Statement": [each for each in document["Statement"] if each["Sid"] not in ON_TABLES]}
+
+
+def only_tables(document: dict[str, Any]) -> dict[str, Any]:
+    """What a policy says of the user's tables."""
+    return {**document, "Statement": [each for each in document["Statement"] if each["Sid"] in ON_TABLES]}
 
 
 def simulated_principal(site: Site, caller_arn: str) -> str:

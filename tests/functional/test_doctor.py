@@ -59,6 +59,7 @@ def doctor(bulkexec: Any) -> Callable[..., tuple[int, dict[str, list[dict[str, s
 
     def run(*arguments: str, **env: str) -> tuple[int, dict[str, list[dict[str, str]]]]:
         outcome = bulkexec("doctor", *arguments, "--output", "json", env=env)
+        assert outcome.stdout.startswith("["), outcome.stderr
         found: dict[str, list[dict[str, str]]] = {}
         for finding in json.loads(outcome.stdout):
             found.setdefault(finding["check"], []).append(finding)
@@ -111,16 +112,8 @@ def test_all_is_well(doctor: Any, well: None, table: str) -> None:
     code, found = doctor("--table", table)
     assert code == 0
     assert {state for each in states(found).values() for state in each} == {"ok"}, found
-    assert set(found) == {
-        "credentials",
-        "region",
-        "permissions",
-        "code",
-        "table",
-        "recovery",
-        "capacity",
-        *DEPLOYMENT,
-    } - {"code"}
+    assert len(found["role"]) == 2, "its own state, and what it may do on the table"
+    assert set(found) == {"credentials", "region", "permissions", "table", "recovery", "capacity", *DEPLOYMENT}
     assert "can be restored as it was at any time since 20" in found["recovery"][0]["text"]
     assert "200 read units/s = 50 % of 400" in found["capacity"][0]["text"]
     assert "pk (S)" in found["table"][0]["text"]
@@ -153,6 +146,18 @@ def test_each_thing_that_is_wrong_is_found_with_what_to_do(
     assert "update-continuous-backups" in found["recovery"][0]["fix"]
     on = {"PointInTimeRecoveryEnabled": True}
     sandbox.client("dynamodb").update_continuous_backups(TableName=table, PointInTimeRecoverySpecification=on)
+
+
+def test_a_table_that_the_jobs_role_may_not_touch(doctor: Any, bulkexec: Any, well: None, table: str) -> None:
+    assert bulkexec("bootstrap", "--yes", "--tables", "others").code == 0
+    code, found = doctor("--table", table)
+    assert code == 2
+    own, on_table = found["role"]
+    assert own["state"] == "ok", "that is how it was wanted"
+    assert on_table["state"] == "failed"
+    assert "dynamodb:Scan" in on_table["text"]
+    assert "--tables" in on_table["fix"]
+    assert bulkexec("bootstrap", "--yes", "--tables", "*").code == 0
 
 
 def test_a_table_that_is_not_there(doctor: Any, well: None) -> None:

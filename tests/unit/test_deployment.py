@@ -198,6 +198,14 @@ def test_another_table_of_the_control_tables_name_is_refused_before_anything_is_
     assert not [name for name, _ in account.asked if name.startswith(("Create", "Put", "Update"))]
 
 
+def test_another_job_of_that_name_is_refused_before_anything_is_made() -> None:
+    theirs = {"Name": "bulkexec", "Role": "r", "Command": {"Name": "glueetl", "ScriptLocation": "s3://theirs/etl.py"}}
+    account = empty(GetJob={"Job": theirs})
+    with pytest.raises(errors.BadArgument, match="its script is s3://theirs/etl"):
+        account.plan()
+    assert [name for name, _ in account.asked] == ["GetCallerIdentity", "GetJob"]
+
+
 def test_a_role_that_may_not_be_looked_at_is_used_as_it_was_named() -> None:
     # case C093
     arn = "arn:aws-us-gov:iam::111122223333:role/team/etl"
