@@ -191,10 +191,11 @@ def in_python_terms() -> Iterator[None]:
     try:
         yield
     except errors.BulkexecError as error:
-        error.message, error.why, error.fix = map(_in_python, (error.message, error.why, error.fix))
+        error.message, error.why, error.fix = map(in_python, (error.message, error.why, error.fix))
         error.args = (error.message,)
         raise
 
 
-def _in_python(text: str) -> str:
+def in_python(text: str) -> str:
+    """A sentence that names options of the command line, with keywords in their place."""
     return _OPTION.sub(lambda found: _NAMES.get(found[1], found[1].replace("-", "_")), text)

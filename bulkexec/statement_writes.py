@@ -13,6 +13,11 @@ from bulkexec.writes import Delete, Put, Update, Write
 
 RUN_FAULTS = {"AccessDenied": "AccessDeniedException", "ResourceNotFound": "ResourceNotFoundException"}
 """Errors of a statement that end the run, with the names of the exceptions that they stand for."""
+ITEM_FAULTS = {
+    "ValidationError": "ValidationException",
+    "ItemCollectionSizeLimitExceeded": "ItemCollectionSizeLimitExceededException",
+}
+"""Errors of one item; their reason is the same whichever way a write goes."""
 
 
 class StatementWrites:
@@ -99,7 +104,8 @@ class _Exchange:
             elif answer.Error.refused:
                 refused.append(write)
             else:
-                faults.append((write, Fault(answer.Error.Code, answer.Error.Message)))
+                code = ITEM_FAULTS.get(answer.Error.Code, answer.Error.Code)
+                faults.append((write, Fault(code, answer.Error.Message)))
                 if answer.Error.unsure:
                     # Like a request whose answer was lost: it may have had its effect before it failed.
                     self._doubtful.add(id(write))

@@ -35,6 +35,7 @@ from bulkexec.keywords import (
     Running,
     check,
     filter_of,
+    in_python,
     in_python_terms,
     running_options,
 )
@@ -333,7 +334,7 @@ def _result(report: Report) -> MassOpResult:
     return MassOpResult(
         counts.processed,
         counts.skipped,
-        [FailedItem(key=_python_key(each), reason=each.reason, details=each.details) for each in report.failures],
+        [_failed(each) for each in report.failures],
         [ConflictItem(key=_python_key(each), reason=each.reason) for each in report.conflict_keys],
         report.cursor,
         counts.scanned,
@@ -341,6 +342,12 @@ def _result(report: Report) -> MassOpResult:
         counts.read_units,
         counts.write_units,
     )
+
+
+def _failed(failure: Failure) -> FailedItem:
+    ours = failure.reason != "MapRaised"
+    details = in_python(failure.details) if ours else failure.details
+    return FailedItem(key=_python_key(failure), reason=failure.reason, details=details)
 
 
 def _python_key(failure: Failure) -> dict[str, Any]:

@@ -7,9 +7,10 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from bulkexec.wire import Fault, Wire
+from bulkexec.wire import Answering, Fault, Wire
 
 DENIED = "User: arn:aws:sts::111122223333:assumed-role/r/x is not authorized to perform: dynamodb:{} on resource: t"
 
@@ -49,14 +50,21 @@ class Between:
 
     def call(self, operation: str, body: bytes) -> bytes:
         """See `Wire.call`."""
+        return self.begin(operation, body)()
+
+    def begin(self, operation: str, body: bytes) -> Answering:
+        """See `Wire.begin`."""
         kind = self.trouble.next()
         if kind == "died before":
             raise Died
         if kind == "denied":
-            raise Fault("AccessDeniedException", DENIED.format(operation))
+            return partial(_refused, Fault("AccessDeniedException", DENIED.format(operation)))
         if kind == "throttled":
-            raise Fault("ProvisionedThroughputExceededException", "slower")
-        answer = self.wire.call(operation, self._small(operation, body))
+            return partial(_refused, Fault("ProvisionedThroughputExceededException", "slower"))
+        return partial(self._end, kind, operation, self.wire.begin(operation, self._small(operation, body)))
+
+    def _end(self, kind: str, operation: str, receive: Answering) -> bytes:
+        answer = receive()
         if kind == "lost":
             raise Fault("ConnectionLost", "reset by peer")
         if kind == "died after":
@@ -80,3 +88,7 @@ class Between:
                 act = self.on_read.pop(self.key_of(item), None)
             if act is not None:
                 act()
+
+
+def _refused(fault: Fault) -> bytes:
+    raise fault

@@ -207,12 +207,10 @@ def _selection(draw: st.DrawFn, shape: Shape, source: tuple[Item, ...], step: St
     within = (step.verb in ("clone", "move") and not step.to_target) or step.allow_key_change
     forms = ["text", "parts", "where"] + ([] if within else ["params"])
     terms = draw(st.lists(_term(forms), min_size=1 if within else 0, max_size=2))
-    if len({term.form for term in terms} & {"where", "params"}) == 2:
-        terms = [replace(term, form="params") for term in terms]
     keyed = draw(st.lists(_key_term(shape, source, forms), max_size=1)) if source else []
-    if keyed and keyed[0][0].form == "params":
-        terms = [replace(term, form="params" if term.form == "where" else term.form) for term in terms]
     terms += [term for each in keyed for term in each]
+    if any(term.form == "params" for term in terms):  # SQL and an expression of DynamoDB's exclude each other
+        terms = [replace(term, form="parts") if term.form == "where" else term for term in terms]
     day = draw(st.none() | st.sampled_from(DAYS))
     return (*terms, *([] if day is None else [Condition("as_of", CREATED, "le", (day,))]))
 

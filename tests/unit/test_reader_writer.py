@@ -185,7 +185,7 @@ def test_each_statement_comes_into_its_own_bucket() -> None:
     assert outcome.processed == 3
     assert decoded(outcome.skipped) == [key(1)]
     assert [(failure.key, failure.reason, failure.details) for failure in outcome.failed] == [
-        (key(3), "ValidationError", "odd")
+        (key(3), "ValidationException", "odd")
     ]
     assert outcome.units == 5
     assert len(throttled) == 1
