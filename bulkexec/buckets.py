@@ -9,7 +9,7 @@ from bulkexec.model import Failure
 from bulkexec.outcome import Outcome
 from bulkexec.settle import ReadBack, item_of
 from bulkexec.wire import Fault, Refusals
-from bulkexec.writes import Delete, Update, Write
+from bulkexec.writes import Delete, Put, Update, Write
 
 ITEM_FAULTS = frozenset({"ValidationException", "ItemCollectionSizeLimitExceededException"})
 """Faults that are of one item, not of the run."""
@@ -30,7 +30,7 @@ class Buckets:
     def fail(self, writes: Iterable[Write], reason: str, details: str, outcome: Outcome) -> None:
         """These could not be written."""
         for write in writes:
-            key = msgspec.json.decode(self._keys.key(item_of(write)))
+            key = msgspec.json.decode(self._name(write))
             outcome.failed.append(Failure(key, reason, details))
 
     def refuse(self, writes: Sequence[Write], doubtful: Collection[int], outcome: Outcome) -> None:
@@ -46,7 +46,11 @@ class Buckets:
                 outcome.acknowledge([write])
             else:
                 bucket = outcome.conflicts if observed(write) else outcome.skipped
-                bucket.append(self._keys.key(item_of(write)))
+                bucket.append(self._name(write))
+
+    def _name(self, write: Write) -> msgspec.Raw:
+        """The key that a user knows the item by."""
+        return write.origin if isinstance(write, Put) and bytes(write.origin) else self._keys.key(item_of(write))
 
     def give_up(self, reasons: Sequence[tuple[Write, Fault]], doubtful: Collection[int], outcome: Outcome) -> None:
         """The deadline has passed for these; what may have had its effect is read back first."""

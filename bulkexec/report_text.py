@@ -61,7 +61,7 @@ def _happened(plan: Plan, command: Command, report: Report) -> list[tuple[str, s
         rows.append(("would be", f"{command.verb}: {would_be:,} items; nothing was written"))
     if counts.skipped:
         rows.append(("skipped", "changed after they were read, or let be by the command"))
-        rows += [("", f"keys in {folder}/skipped/")] if folder else []
+        rows += [("", f"keys of those that changed in {folder}/skipped/")] if folder else []
     for failure in report.failures[:5]:
         key = msgspec.json.encode(failure.key).decode()
         rows.append(("failed", f"{key} {failure.reason} {failure.details}"[: WIDTH - 13]))

@@ -20,10 +20,14 @@ class Delete(msgspec.Struct, frozen=True, gc=False):
 
 
 class Put(msgspec.Struct, frozen=True, gc=False):
-    """Put a whole item, given as typed JSON; always, or when its key is absent or present (else it is skipped)."""
+    """Put a whole item, given as typed JSON; always, or when its key is absent or present (else it is skipped).
+
+    `origin` is the key it is named by when it is not put: of the item it was made from. Empty: its own.
+    """
 
     item: msgspec.Raw
     when: Literal["", "absent", "present"] = ""
+    origin: msgspec.Raw = msgspec.Raw()
 
 
 class Update(msgspec.Struct, frozen=True):

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from bulkexec import errors
 from bulkexec.codec import to_python
 from bulkexec.command import argument
-from bulkexec.mapped import Mapped, Rejected, keys_changed, when_of
+from bulkexec.mapped import Mapped, Rejected, key_of, keys_changed, when_of
 from bulkexec.model import Page, PageResult, Scope, Work
 from bulkexec.writes import Put, Write
 
@@ -66,4 +67,5 @@ class Copy(Mapped):
             return None
         if work.target is None and not keys_changed(before, after, work.scope.table):
             raise Rejected("KeyUnchanged", "the map leaves the key as it is: that is for edit, which loses no update")
-        return self.put_of(after, work, when_of(self.if_not_exists, self.if_exists))
+        put = self.put_of(after, work, when_of(self.if_not_exists, self.if_exists))
+        return replace(put, origin=key_of(raw, work))
