@@ -70,7 +70,9 @@ def bulkexec(sandbox: Sandbox, tmp_path: Path) -> CommandLine:
 @pytest.fixture(scope="session")
 def deployed(sandbox: Sandbox) -> str:
     """A sandbox in which Glue jobs can run; gives the bucket."""
-    done = subprocess.run([*COMMAND, "bootstrap", "--yes"], env=sandbox.env(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*COMMAND, "bootstrap", "--yes"], env=sandbox.env(), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return "bulkexec-111122223333-us-east-1"
 
@@ -86,13 +88,15 @@ class Tables:
         items: Iterable[Item] = (),
         keys: tuple[tuple[str, str], ...] = (("pk", "S"),),
         recovery: bool = True,
+        indexed: tuple[tuple[str, str], ...] = (),
         **more: Any,
     ) -> str:
+        """A table of these items; `indexed` are the attributes that only its indexes have as keys."""
         name = f"t-{uuid.uuid4().hex[:10]}"
         settings = {"BillingMode": "PAY_PER_REQUEST", **more}
         self.client.create_table(
             TableName=name,
-            AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind} for key, kind in keys],
+            AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind} for key, kind in (*keys, *indexed)],
             KeySchema=[
                 {"AttributeName": key, "KeyType": role} for (key, _), role in zip(keys, ("HASH", "RANGE"), strict=False)
             ],
