@@ -199,6 +199,7 @@ def _doctor(as_caller: AsCaller) -> click.Command:
     text = """Look at everything that a job needs, and say what to do where something is missing.
 
     Changes nothing. Exit code 0 when nothing that is needed is missing (there may be warnings), else 2.
+    With --output json stdout holds a list of findings: check, state (ok, warning or failed), text and fix.
     """
     params = [click.Option(["--table"], metavar="NAME-or-ARN", help="Look at this table too."), *_common()]
 
