@@ -29,7 +29,9 @@ def target_session(session: boto3.Session, options: Options) -> boto3.Session:
     if options.target_role:
         return _assumed(session, options.target_role)
     if options.target_profile:
-        return boto3.Session(profile_name=options.target_profile, region_name=session.region_name)
+        there = boto3.Session(profile_name=options.target_profile)
+        region = there.region_name or session.region_name
+        return boto3.Session(profile_name=options.target_profile, region_name=region)
     return session
 
 
