@@ -10,7 +10,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test retest check iam bench soak clean
+# What Glue 6.0 runs: Spark 4.1.1 on Python 3.13, or on 3.11 where there is no 3.13. PYTHON6=... chooses one.
+PYTHON6 ?= $(shell for p in python3.13 "$$(pyenv prefix 3.13 2>/dev/null)/bin/python3.13" python3.11; do \
+	"$$p" -c '' 2>/dev/null && echo "$$p" && break; done)
+VENV6 := .venv-glue6
+BIN6 := $(VENV6)/bin
+STAMP6 := $(VENV6)/.installed
+
+.PHONY: help install demo test retest check iam bench soak spark4 clean
 
 help:
 	@echo "make demo   run the main job on the embedded sandbox (sets everything up)"
@@ -19,6 +26,7 @@ help:
 	@echo "make iam    writes iam/*.json and the README's section on permissions anew"
 	@echo "make bench  measure; writes benchmarks/results.json"
 	@echo "make soak   long campaigns"
+	@echo "make spark4 the same commands on Spark 3.5 and on Spark 4.1 (sets both up); writes benchmarks/spark_versions.md"
 	@echo "make clean  remove everything that make made"
 
 install: $(STAMP)
@@ -63,5 +71,18 @@ bench: $(STAMP)
 soak: $(STAMP)
 	$(BIN)/python -m pytest -m soak tests
 
+# Client and job in an environment of their own; the sandbox stays in the first one.
+$(STAMP6): pyproject.toml constraints-glue6.txt
+	@test -n "$(PYTHON6)" || { echo "Python 3.13 or 3.11 is needed; set PYTHON6=..."; exit 2; }
+	$(PYTHON6) -m venv $(VENV6)
+	$(BIN6)/python -m pip install --quiet --disable-pip-version-check --no-deps -r constraints-glue6.txt
+	$(BIN6)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	-@JAVA_HOME=$$($(BIN)/python -c 'from bulkexec.sandbox.glue_process import java_home; print(java_home())') \
+		$(BIN6)/python -m bulkexec.sandbox.glue_archive
+	@touch $(STAMP6)
+
+spark4: $(STAMP) $(STAMP6)
+	$(BIN)/python -m benchmarks.spark_versions $(BIN6)/python
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/build
+	rm -rf $(VENV) $(VENV6) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/build
