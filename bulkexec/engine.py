@@ -308,6 +308,8 @@ def run_segments(run: Run, numbers: Iterable[int]) -> list[SegmentRecord]:
                 return
             try:
                 records.append(run_segment(inner, Segment(number, run.plan.segments)))
+                if run.plan.work.phases and not records[-1].done:
+                    return  # never what removes before all of what makes
             except BaseException as error:  # noqa: BLE001 - a thread's boundary: raised again in the caller's thread
                 failed.append(error)
                 failing.set()

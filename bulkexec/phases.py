@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from bulkexec.lookup import fetch_items
-from bulkexec.model import Expression, Page, Segment, Subtree, Table, Work
+from bulkexec.model import Expression, Page, Segment, Table, Work
+from bulkexec.nodes import Subtree
 from bulkexec.reader import Reader
 from bulkexec.subtree import below_condition, moved, node_condition
 from bulkexec.wire import OnThrottle, Retrying

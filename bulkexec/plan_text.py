@@ -1,7 +1,8 @@
 """A plan, as it is shown before anything happens."""
 
 from bulkexec.console import Terminal, dollars, folded
-from bulkexec.model import Estimate, Plan, Subtree, Table
+from bulkexec.model import Estimate, Plan, Table
+from bulkexec.nodes import Subtree
 
 
 def say_plan(terminal: Terminal, plan: Plan, rows: list[tuple[str, str]]) -> None:

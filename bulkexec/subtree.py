@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import cast
 
 from bulkexec import where
-from bulkexec.model import Expression, Subtree, Table
+from bulkexec.model import Expression, Table
+from bulkexec.nodes import Subtree
 from bulkexec.where.tree import And, BeginsWith, Comparison, Kind, Node, Path, Value
 
 

@@ -7,6 +7,7 @@ be missing, and those whose sort keys go on with a separator behind it.
 import base64
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -16,7 +17,8 @@ from bulkexec.codec import to_python, value_to_python
 from bulkexec.command import Command, argument
 from bulkexec.equality import same
 from bulkexec.mapped import Mapped, Rejected, key_of, keys_changed, observed_of
-from bulkexec.model import KeyAttribute, Page, PageResult, Phase, Scope, Subtree, Table, Work
+from bulkexec.model import KeyAttribute, Page, PageResult, Scope, Table, Work
+from bulkexec.nodes import Phase, Subtree
 from bulkexec.report import Report
 from bulkexec.subtree import below_condition, moved, overlap
 from bulkexec.where.tree import is_number
@@ -179,6 +181,11 @@ class Moved(Elsewhere):
 def kept_lines(report: Report) -> list[str]:
     """What is to be known of nodes that were not removed."""
     return [KEPT] if report.counts.skipped + report.counts.failed + report.counts.conflicts else []
+
+
+def key_text(value: str | int | Decimal | bytes) -> str:
+    """A partition key's Python value as the commands take it."""
+    return f"X'{value.hex()}'" if isinstance(value, bytes) else str(value)
 
 
 def typed_key_value(flag: str, text: str, key: KeyAttribute) -> dict[str, str]:

@@ -9,7 +9,8 @@ from bulkexec import errors
 from bulkexec.codec import to_python
 from bulkexec.command import argument
 from bulkexec.mapped import Rejected, when_of
-from bulkexec.model import Page, PageResult, Phase, Scope, Work
+from bulkexec.model import Page, PageResult, Scope, Work
+from bulkexec.nodes import Phase
 from bulkexec.report import Report
 from bulkexec.under import Elsewhere, When
 from bulkexec.writes import Delete

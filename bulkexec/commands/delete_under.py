@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bulkexec.model import Page, PageResult, Phase, Scope, Work
+from bulkexec.model import Page, PageResult, Scope, Work
+from bulkexec.nodes import Phase
 from bulkexec.report import Report
 from bulkexec.under import Under, kept_lines
 from bulkexec.writes import Delete

@@ -48,7 +48,7 @@ def test_an_unknown_command_is_refused_with_those_there_are(name: str) -> None:
     with pytest.raises(errors.BadArgument) as caught:
         load(name)
     assert caught.value.exit_code == 2
-    assert "count, delete, edit, find" in caught.value.fix
+    assert "copy, copy-under, count, delete, delete-under, edit, find, move" in caught.value.fix
 
 
 @pytest.mark.parametrize("kind", [Count, Find, Delete])
