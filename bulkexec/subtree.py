@@ -83,11 +83,11 @@ class Held:
             self._keys.add(key)
 
     def ahead(self, reached: str) -> tuple[str, ...]:
-        """The keys to remember, for a `Held` that goes on below the sort key that was reached."""
-        still = sorted((key for key in self._keys if key < reached), key=len, reverse=True)
+        """The keys to remember, for a `Held` that goes on below the sort key that was reached. Forgets all others."""
+        self._keys = {key for key in self._keys if key < reached}
         kept: list[str] = []
         implied: set[str] = set()
-        for key in still:
+        for key in sorted(self._keys, key=len, reverse=True):
             if key not in implied:
                 kept.append(key)
                 implied |= self._closure(key)
