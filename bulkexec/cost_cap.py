@@ -47,12 +47,16 @@ class CostCap:
         with self._lock:
             self._counts += counts
 
-    def set(self, counts: Counts) -> None:
-        """Take in what was metered, where somebody else adds it up; what it was the first time is of earlier runs."""
+    def set(self, counts: Counts) -> bool:
+        """Take in what was metered, where somebody else adds it up; what it was the first time is of earlier runs.
+
+        Gives whether the cap is reached.
+        """
         with self._lock:
             first = self._first = self._first or counts
             units = counts.read_units - first.read_units, counts.write_units - first.write_units
             self._counts = Counts(read_units=units[0], write_units=units[1])
+        return self.reached
 
     @property
     def spent_usd(self) -> float:

@@ -6,8 +6,9 @@ from bulkexec import errors
 from bulkexec.accounts import session_for
 from bulkexec.ceilings import fetch_ceilings, resolve_rate
 from bulkexec.describe import recovery, require_recovery, require_same_table
-from bulkexec.launch import Caller, Launch, follow, in_region, job_id_of, naming, submit, walk
+from bulkexec.launch import Launch, follow, job_id_of, naming, submit, walk
 from bulkexec.model import Plan, Table
+from bulkexec.prepare import Caller, in_region
 from bulkexec.pricing import fetch_prices
 from bulkexec.rate import Kind, parse_asked
 from bulkexec.report import Report

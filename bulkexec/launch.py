@@ -4,71 +4,55 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
 
 import boto3
 
-from bulkexec import errors, layout
+from bulkexec import errors
 from bulkexec.command import Command, load, restore
-from bulkexec.console import Progress, Terminal, confirm
-from bulkexec.cost import Prices, metered_usd
+from bulkexec.console import Progress, Terminal
 from bulkexec.cursor import Cursor, decode_cursor, require_same
-from bulkexec.describe import user_errors, who
+from bulkexec.describe import user_errors
+from bulkexec.dollars import Prices, run_usd
 from bulkexec.keyed import one_list
-from bulkexec.model import Options, Plan
-from bulkexec.plan_text import plan_rows, say_plan
-from bulkexec.planning import AskedRates, Planned, make_plan, price
-from bulkexec.preview import say_trial
+from bulkexec.model import Plan
+from bulkexec.planning import Planned
+from bulkexec.prepare import (
+    Caller,
+    Ready,
+    Request,
+    gate,
+    in_region,
+    make_ready,
+    plan_request,
+    price_for,
+    show,
+    within_cost,
+)
 from bulkexec.report import Report
 from bulkexec.report_text import say_report
 from bulkexec.runtimes import glue, local
-from bulkexec.runtimes.assembly import THREADS
-from bulkexec.runtimes.deployment import Deployment, find_deployment
+from bulkexec.runtimes.deployment import Deployment
 from bulkexec.runtimes.table_lock import TableLock
 from bulkexec.s3 import Location, Objects
-from bulkexec.segments import total_segments
-from bulkexec.selection import Filter
 from bulkexec.signals import DrainSignals
-
-LOCAL_BYTES = 256 * 1024 * 1024
-"""Up to this size the in-process runtime ends before a Glue job has started: about a minute at 4 MB/s."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What was asked for on the command line, beyond the command's own arguments."""
-
-    table: str
-    filter: Filter
-    options: Options
-    runtime: str = "auto"
-    segments: int | None = None
-    resume_token: str | None = None
-    yes: bool = False
-    rates: AskedRates = field(default_factory=AskedRates)
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Who runs it, where it is shown and how a question is answered. `region` is the one given by --region."""
-
-    session: boto3.Session
-    terminal: Terminal
-    ask: Callable[[str], str]
-    region: str | None = None
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A run about to start: its plan, priced, and where it runs. `cursor` is where it goes on, None from the start."""
+    """A run about to start: its plan, priced, and where it runs. `cursor` is where it goes on, None from the start.
+
+    `target_prices` are those of the table that puts go to, where it has others.
+    """
 
     plan: Plan
     prices: Prices
     job_id: str
     deployment: Deployment | None
     cursor: Cursor | None
+    target_prices: Prices | None = None
 
 
 class StoppedNow(KeyboardInterrupt):
@@ -85,24 +69,27 @@ def launch(caller: Caller, command: Command, request: Request) -> Report:
     if cursor is not None:
         _require_fitting(cursor, request)
     job_id = token_hex(4)
-    options = replace(request.options, results=results_folder(request.options.results, job_id))
-    slots = THREADS
-    planned = make_plan(
-        caller.session,
-        command,
-        request.table,
-        request.filter,
-        options,
-        slots,
-        request.segments,
-        request.rates,
-    )
+    planned = plan_request(caller, command, request, job_id)
     if cursor is not None:
         require_same(cursor, planned.plan.fingerprint)
         if cursor.job:
             return _continue_in_glue(caller, request, planned, cursor)
         planned = replace(planned, plan=replace(planned.plan, segments=cursor.segments))
-    return _go(caller, command, request, planned, job_id, cursor)
+    ready = make_ready(caller, request, planned, job_id, cursor)
+    show(caller, ready, cursor is not None)
+    gate(caller, ready.plan, request.yes)
+    target_prices = ready.planned.target_prices
+    return start(caller, Launch(ready.plan, planned.prices, job_id, ready.deployment, cursor, target_prices))
+
+
+def start(caller: Caller, begin: Launch) -> Report:
+    """Run what is planned, shown and confirmed."""
+    deployment = begin.deployment
+    if deployment is None:
+        return _run_local(caller, begin)
+    with naming(begin.job_id):
+        begin = _with_keys_in_s3(caller.session, begin)
+    return submit(caller, begin, glue.GlueRuntime(caller.session, deployment))
 
 
 def _require_fitting(cursor: Cursor, request: Request) -> None:
@@ -132,93 +119,12 @@ def _continue_in_glue(caller: Caller, request: Request, planned: Planned, cursor
         )
     continued = replace(planned.plan, segments=plan.segments).with_options(results=plan.options.results)
     deployment = service.deployment
-    planned = price(replace(planned, plan=continued), deployment.shape, deployment.timeout_minutes * 60)
-    continued = planned.plan
-    runs_on = f"{service.deployment.describe()}   (job {job_id} goes on)"
-    rows = plan_rows(continued, who(caller.session), runs_on, planned.remarks, planned.limits)
-    say_plan(caller.terminal, continued, rows)
-    _gate(caller, continued, request.yes)
-    return submit(caller, Launch(continued, planned.prices, job_id, service.deployment, None), service)
-
-
-def in_region(session: boto3.Session, region: str) -> boto3.Session:
-    """The session, or one of the same profile in the region of the table."""
-    if session.region_name == region:
-        return session
-    profile = session.profile_name
-    return boto3.Session(profile_name=None if profile == "default" else profile, region_name=region)
-
-
-def _go(
-    caller: Caller, command: Command, request: Request, planned: Planned, job_id: str, cursor: Cursor | None
-) -> Report:
-    region = planned.plan.work.scope.table.region
-    runtime, why = choose_runtime(request, planned.plan, cursor)
-    deployment = None
-    if runtime == "glue":
-        if planned.plan.options.target_profile:
-            raise errors.BadArgument(
-                "a Glue job has no profiles", fix="give --target-role with a role that the job's role may assume"
-            )
-        deployment = find_deployment(caller.session, region)
-        timeout_seconds = deployment.timeout_minutes * 60
-        planned = price(_for_glue(planned, deployment, job_id, request), deployment.shape, timeout_seconds)
-        runs_on = deployment.describe()
-    else:
-        local.require_state_directory()
-        planned = replace(planned, plan=_local_results(caller, planned.plan, job_id))
-        planned, runs_on = price(planned, None), f"this process, {THREADS} threads"
-    plan, continues = planned.plan, cursor is not None
-    rows = plan_rows(plan, who(caller.session), f"{runs_on}{why}", planned.remarks, planned.limits, continues)
-    say_plan(caller.terminal, plan, rows)
-    say_trial(caller.terminal, planned.trial, plan.work.scope.table.key_names, plan.options.dry_run)
-    _gate(caller, plan, request.yes)
-    begin = Launch(plan, planned.prices, job_id, deployment, cursor)
-    if deployment is not None:
-        with naming(job_id):
-            begin = _with_keys_in_s3(caller.session, begin)
-        return submit(caller, begin, glue.GlueRuntime(caller.session, deployment))
-    return _run_local(caller, begin)
-
-
-def results_folder(results: str, job_id: str) -> str:
-    """The folder of one export below what the user named; the id has the form of DynamoDB's own exports."""
-    if not results:
-        return ""
-    return str(Location.parse(results) / f"AWSDynamoDB/{int(time.time() * 1000):014d}-{job_id}")
-
-
-def choose_runtime(request: Request, plan: Plan, cursor: Cursor | None) -> tuple[str, str]:
-    """(runtime, why it was chosen)."""
-    table = plan.work.scope.table
-    if cursor is not None:
-        return "local", "   (the resume token is of a local run)"
-    if plan.work.phases and request.runtime == "glue":
-        raise errors.BadArgument(
-            f"{plan.command} walks one item collection in its order, which a fleet would not do sooner",
-            fix="leave --runtime out",
-            state="nothing written",
-        )
-    if request.runtime != "auto":
-        return request.runtime, ""
-    if plan.work.scope.pinned:
-        return "local", "   (one item collection is read)"
-    if table.size_bytes <= LOCAL_BYTES:
-        return "local", "   (small: over before a Glue job would have started; --runtime glue to force one)"
-    return "glue", "   (more than 256 MiB; --runtime local to force this process)"
-
-
-def _for_glue(planned: Planned, deployment: Deployment, job_id: str, request: Request) -> Planned:
-    plan = planned.plan
-    results = plan.options.results
-    if not results and load(plan.command).keeps_rows:
-        results = results_folder(f"s3://{deployment.bucket}/{layout.RESULTS}", job_id)
-    if not plan.work.keys:
-        segments = total_segments(
-            plan.work.scope.table.size_bytes, deployment.slots, request.segments, pinned=plan.work.scope.pinned
-        )
-        plan = replace(plan, segments=segments)
-    return replace(planned, plan=plan.with_options(results=results))
+    planned = within_cost(price_for(replace(planned, plan=continued), deployment), request.max_cost_usd, deployment)
+    ready = Ready(replace(planned, trial=()), deployment, f"{deployment.describe()}   (job {job_id} goes on)")
+    show(caller, ready)
+    gate(caller, ready.plan, request.yes)
+    begin = Launch(ready.plan, planned.prices, job_id, deployment, None, planned.target_prices)
+    return submit(caller, begin, service)
 
 
 def _with_keys_in_s3(session: boto3.Session, begin: Launch) -> Launch:
@@ -230,29 +136,6 @@ def _with_keys_in_s3(session: boto3.Session, begin: Launch) -> Launch:
     place = deployment.job_folder(begin.job_id) / f"keys{ending}"
     Objects(session, deployment.region).put(place, content)
     return replace(begin, plan=replace(plan, work=replace(plan.work, keys=str(place))))
-
-
-def _local_results(caller: Caller, plan: Plan, job_id: str) -> Plan:
-    """Where there is a deployment, rows go to its bucket; without one there is only the preview."""
-    if plan.options.results or not load(plan.command).keeps_rows:
-        return plan
-    try:
-        deployment = find_deployment(caller.session, plan.work.scope.table.region, stale_too=True)
-    except errors.BulkexecError:
-        return plan
-    return plan.with_options(results=results_folder(f"s3://{deployment.bucket}/{layout.RESULTS}", job_id))
-
-
-def _gate(caller: Caller, plan: Plan, yes: bool) -> None:
-    """Confirmation of what mutates. Raises `errors.NotConfirmed`."""
-    if not plan.mutates or plan.options.dry_run or yes:
-        return
-    if not caller.terminal.interactive:
-        raise errors.NotConfirmed(
-            "this changes the table and nobody is there to confirm it", fix="add --yes", state="nothing written"
-        )
-    if not confirm(caller.terminal, plan.work.changed[0], caller.ask):
-        raise errors.NotConfirmed("not confirmed", state="nothing written")
 
 
 @contextmanager
@@ -268,7 +151,7 @@ def naming(job_id: str) -> Iterator[None]:
 
 def _finish(caller: Caller, begin: Launch, report: Report, after_token: bool = False) -> Report:
     plan = begin.plan
-    metered = metered_usd(report.counts, plan.work.scope.table, begin.prices)
+    metered = run_usd(report.counts, plan.work, begin.prices, begin.target_prices)
     estimated = plan.estimate.usd[1] if plan.estimate is not None and plan.estimate.usd is not None else None
     report = replace(report, metered_cost_usd=metered, estimated_cost_usd=estimated)
     command = restore(plan.command, plan.arguments)

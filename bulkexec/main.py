@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bulkexec import __version__, errors
+from bulkexec.cli_options import ACCOUNT, MUTATING, ROWS, RUNNING, SELECTION, TARGET
 
 if TYPE_CHECKING:
     from bulkexec.command import Command
     from bulkexec.console import Terminal
     from bulkexec.declarations import Declarations
+    from bulkexec.prepare import Request
 
 
 ALIASES = {"update": "edit", "clone": "copy"}
@@ -61,109 +63,27 @@ def cli(ctx: click.Context, debug: bool) -> None:
     ctx.ensure_object(dict)["debug"] = debug
 
 
-_ACCOUNT = [
-    click.Option(["--profile"], help="AWS profile."),
-    click.Option(["--region"], help="AWS region; an ARN's region wins."),
-    click.Option(
-        ["--output"],
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="json: one JSON report on stdout, all text on stderr.",
-    ),
-]
+def bulk_command(kind: "type[Command]", to_file: bool = False) -> click.Command:
+    """The command-line form of a bulk command: its fields, and what every bulk command has.
 
-_SELECTION = [
-    click.Option(["--table"], required=True, metavar="NAME-or-ARN", help="The table."),
-    click.Option(["--index"], metavar="NAME", help="Read an index instead of the table; a sparse one is shorter."),
-    click.Option(
-        ["--keys-from"], metavar="FILE-or-S3-URI", help="Take the items of these keys; a job's lists are such files."
-    ),
-    click.Option(
-        ["--filter", "clauses"],
-        multiple=True,
-        metavar="FIELD:OP:VALUE",
-        help="A clause of a filter; all must hold. eq ne lt le gt ge in btw beg ct ex nx.",
-    ),
-    click.Option(["--search"], metavar="TEXT", help="Items that have this text in a searchable field."),
-    click.Option(["--searchable"], metavar="FIELD,…", help="The searchable fields, if not declared in bulkexec.toml."),
-    click.Option(["--as-of"], metavar="MOMENT", help="Leave out what was created later; a date and time, or an epoch."),
-    click.Option(["--created-at-field"], metavar="NAME", help="The attribute --as-of compares, if not declared."),
-    click.Option(["--where"], help="Filter in SQL syntax, e.g. \"status = 'EXPIRED' AND size(tags) > 2\"."),
-    click.Option(["--filter-expression"], help="Filter as a DynamoDB FilterExpression."),
-    click.Option(["--expression-names"], metavar="JSON", help="ExpressionAttributeNames for --filter-expression."),
-    click.Option(
-        ["--expression-values"], metavar="JSON", help="ExpressionAttributeValues, typed, for --filter-expression."
-    ),
-]
-
-_RUNNING = [
-    click.Option(
-        ["--runtime"],
-        type=click.Choice(["auto", "local", "glue"]),
-        default="auto",
-        show_default=True,
-        help="Where it runs; auto takes this process for small work.",
-    ),
-    click.Option(["--segments"], type=int, help="TotalSegments of the scan; chosen by the table's size if left out."),
-    click.Option(
-        ["--read-rate"],
-        metavar="UNITS/S",
-        help="Read units a second for the whole job, or a share of what the table has (30%). Half of it if left out.",
-    ),
-    click.Option(
-        ["--max-items"], type=int, help="Stop at the first page boundary at or past so many items; resumable."
-    ),
-    click.Option(["--resume-token"], metavar="TOKEN", help="Go on where an earlier run stopped."),
-]
-
-_MUTATING = [
-    click.Option(
-        ["--write-rate"],
-        metavar="UNITS/S",
-        help="Write units a second for the whole job, or a share of what the table has (30%). Half of it if left out.",
-    ),
-    click.Option(
-        ["--strategy"],
-        type=click.Choice(["native", "sequential"]),
-        default="native",
-        show_default=True,
-        help="Batches where conditions allow, or one request an item.",
-    ),
-    click.Option(
-        ["--max-failures"], type=click.IntRange(0), metavar="N", help="Stop when more items than this have failed."
-    ),
-    click.Option(["--dry-run"], is_flag=True, help="Do all but write; exact counts."),
-    click.Option(["--yes"], is_flag=True, help="Do not ask for confirmation."),
-]
-
-_TARGET = [
-    click.Option(["--target-profile"], help="AWS profile for the target, where that is in another account."),
-    click.Option(
-        ["--target-role"],
-        metavar="ARN",
-        help="Role to assume for the target; a Glue job's role needs sts:AssumeRole on it.",
-    ),
-]
-
-_ROWS = [click.Option(["--results"], metavar="S3-URI", help="Write every match below this S3 location.")]
-
-
-def bulk_command(kind: "type[Command]") -> click.Command:
-    """The command-line form of a bulk command: its fields, and what every bulk command has."""
+    `to_file`: it is only planned, and the plan written.
+    """
     own = [_option(each) for each in fields(kind) if "flag" in each.metadata]
-    selection = _SELECTION if kind.takes_filter else _SELECTION[:1]
-    params = [*selection, *own, *(_ROWS if kind.keeps_rows else []), *_RUNNING]
+    selection = SELECTION if kind.takes_filter else SELECTION[:1]
+    params = [*selection, *own, *(ROWS if kind.keeps_rows else []), *RUNNING]
     if any(each.name == "to" for each in fields(kind)):
-        params += _TARGET
-    params += [*(_MUTATING if kind.mutates else []), *_ACCOUNT]
+        params += TARGET
+    params += [*(MUTATING if kind.mutates else []), *ACCOUNT]
+    if to_file:
+        params = [each for each in params if each.name not in ("yes", "resume_token")]
+        params.append(click.Option(["-o", "--out"], required=True, metavar="FILE", help="Where the plan is written."))
     text = (kind.__doc__ or "").strip()
     return click.Command(
         kind.name,
         params=list(params),
         help=_kept_as_it_is(text),
         short_help=text.split("\n", 1)[0],
-        callback=_runner(kind),
+        callback=_runner(kind, to_file),
     )
 
 
@@ -191,23 +111,45 @@ def _option(each: Any) -> click.Option:
     return click.Option([flag, each.name], **more)
 
 
-def _runner(kind: "type[Command]") -> Any:
+def _runner(kind: "type[Command]", to_file: bool) -> Any:
     def callback(**given: Any) -> None:
         from bulkexec.console import Terminal
 
         own = {each.name: given.pop(each.name) for each in fields(kind) if "flag" in each.metadata}
-        given = {**dict.fromkeys(each.name for each in _SELECTION if each.name), "clauses": (), **given}
+        given = {**dict.fromkeys(each.name for each in SELECTION if each.name), "clauses": (), **given}
         terminal = Terminal(given["output"] == "json")
-        _finish(terminal, lambda caller: _launch(caller, kind, own, given), given)
+        if to_file:
+            _write_plan(terminal, kind, own, given)
+        else:
+            _finish(terminal, lambda caller: _launch(caller, kind, own, given), given)
 
     return callback
 
 
+def _write_plan(terminal: "Terminal", kind: "type[Command]", own: dict[str, Any], given: dict[str, Any]) -> None:
+    from pathlib import Path
+
+    def work(caller: Any) -> Any:
+        from bulkexec.plan_files import write_plan
+
+        return write_plan(caller, *_request(kind, own, given), Path(given["out"]))
+
+    approval = _as_caller(terminal, work, given["profile"], given["region"])
+    if terminal.json_output:
+        terminal.document(approval.to_json())
+
+
 def _launch(caller: Any, kind: "type[Command]", own: dict[str, Any], given: dict[str, Any]) -> Any:
+    from bulkexec.launch import launch
+
+    return launch(caller, *_request(kind, own, given))
+
+
+def _request(kind: "type[Command]", own: dict[str, Any], given: dict[str, Any]) -> "tuple[Command, Request]":
     from bulkexec.declarations import declared, find_file
-    from bulkexec.launch import Request, launch
     from bulkexec.model import Options
     from bulkexec.planning import AskedRates
+    from bulkexec.prepare import Request
 
     known = declared(given["table"].rpartition("/")[2], find_file()).overridden(
         created_at_field=given["created_at_field"], searchable=_names(given["searchable"])
@@ -230,11 +172,13 @@ def _launch(caller: Any, kind: "type[Command]", own: dict[str, Any], given: dict
         options,
         given["runtime"],
         given["segments"],
-        given["resume_token"],
+        given.get("resume_token"),
         given.get("yes", False),
         AskedRates(given["read_rate"], given.get("write_rate")),
+        given["max_cost"],
+        given.get("sampled", True),
     )
-    return launch(caller, kind(**own), request)
+    return kind(**own), request
 
 
 def _filter(given: dict[str, Any], known: "Declarations") -> Any:
@@ -249,9 +193,16 @@ def _filter(given: dict[str, Any], known: "Declarations") -> Any:
         given["search"],
         given["as_of"],
         given["index"] or "",
-        given["keys_from"] or "",
+        _absolute(given["keys_from"] or ""),
         declared=known,
     )
+
+
+def _absolute(keys: str) -> str:
+    """A list's place as it can be found from anywhere, for `bulkexec resume`."""
+    from pathlib import Path
+
+    return keys if not keys or keys.startswith("s3://") else str(Path(keys).absolute())
 
 
 def _names(text: str | None) -> tuple[str, ...]:
@@ -278,7 +229,7 @@ def _as_caller(terminal: "Terminal", work: Any, profile: str | None, region: str
     import boto3
 
     from bulkexec.describe import user_errors
-    from bulkexec.launch import Caller
+    from bulkexec.prepare import Caller
 
     try:
         # With --output json stdout is for one document; a map of the user's may print.
@@ -322,11 +273,60 @@ def _job_command(name: str, text: str) -> click.Command:
         work = getattr(jobs, name)
         _finish(Terminal(given["output"] == "json"), lambda caller: work(caller, given["job"]), given)
 
-    return click.Command(name, params=[click.Argument(["job"]), *_ACCOUNT], help=text, callback=callback)
+    return click.Command(name, params=[click.Argument(["job"]), *ACCOUNT], help=text, callback=callback)
 
 
 cli.add_command(_job_command("resume", "Continue a job where its checkpoints are. Its report counts all of its runs."))
 cli.add_command(_job_command("attach", "Follow a Glue job that goes on without its client, or show its report."))
+
+
+class Plans(click.Group):
+    """The bulk commands again, to be planned only."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names."""
+        from bulkexec import command
+
+        return command.names()
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Made when asked for."""
+        from bulkexec import command
+
+        name = ALIASES.get(cmd_name, cmd_name)
+        return bulk_command(command.load(name), to_file=True) if name in command.names() else None
+
+
+@cli.group(name="plan", cls=Plans)
+def plan_group() -> None:
+    """Write a plan to a file, to be approved and run later: bulkexec plan COMMAND … -o plan.json."""
+
+
+def _apply(**given: Any) -> None:
+    from pathlib import Path
+
+    from bulkexec.console import Terminal
+
+    def work(caller: Any) -> Any:
+        from bulkexec.plan_files import apply_plan
+
+        return apply_plan(caller, Path(given["file"]), given["yes"])
+
+    _finish(Terminal(given["output"] == "json"), work, given)
+
+
+cli.add_command(
+    click.Command(
+        "apply",
+        params=[
+            click.Argument(["file"]),
+            click.Option(["--yes"], is_flag=True, help="Do not ask for confirmation."),
+            *ACCOUNT,
+        ],
+        help="Run a plan that was written before, with exactly its options, if its tables are still what they were.",
+        callback=_apply,
+    )
+)
 
 
 @cli.command(name="rate")

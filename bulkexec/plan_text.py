@@ -1,7 +1,8 @@
 """A plan, as it is shown before anything happens."""
 
-from bulkexec.console import Terminal, dollars, folded
-from bulkexec.model import Estimate, Plan, Table
+from bulkexec.console import Terminal, folded
+from bulkexec.estimate_text import cost_rows, estimate_rows
+from bulkexec.model import Plan, Table
 from bulkexec.nodes import Subtree
 
 
@@ -38,15 +39,12 @@ def plan_rows(
         ("Where", plan.where or _subtree(plan) or "every item"),
         *(("", f"note: {remark}") for remark in remarks),
         ("Size", _size(table)),
-        ("Reads", _reads(plan, estimate)),
+        *estimate_rows(plan, estimate),
     ]
-    if plan.mutates:
-        rows.append(("Writes", _writes(plan, estimate)))
     rows += limits
     if plan.options.max_items is not None:
         rows.append(("Stops", f"at the first page boundary at or past {plan.options.max_items:,} items"))
-    rows += [("Cost", f"{dollars(estimate.usd)} (estimate)"), ("Left out", "; ".join(estimate.left_out))]
-    rows += [("", note) for note in estimate.notes]
+    rows += cost_rows(plan, estimate)
     rows.append(("Runs on", runs_on))
     if plan.options.results:
         rows.append(("Results", plan.options.results))
@@ -90,28 +88,6 @@ def _bytes(size: float) -> str:
             return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
         size /= 1024
     return f"{size:,.1f} TiB"
-
-
-def _reads(plan: Plan, estimate: Estimate) -> str:
-    if plan.work.scope.pinned:
-        return f"at most {estimate.read_units:,.1f} units    one item collection is read (Query)"
-    if plan.work.keys:
-        return f"at most {estimate.read_units:,.1f} units    the items of a list of keys are read, if at all"
-    if plan.work.index:
-        return f"{estimate.read_units:,.1f} units    all of the index {plan.work.index} is read, whatever the filter"
-    known = "" if plan.work.scope.table.item_count else "at least "
-    return f"{known}{estimate.read_units:,.1f} units    all of the table is read, whatever the filter"
-
-
-def _writes(plan: Plan, estimate: Estimate) -> str:
-    if plan.options.dry_run:
-        return "none: --dry-run"
-    low, high = estimate.write_units
-    if not plan.work.scope.table.item_count:
-        return "not known"
-    if low == high:
-        return f"{high:,.0f} units"
-    return f"{low:,.0f} to {high:,.0f} units    how many items match is not known before they are read"
 
 
 def _undo(plan: Plan) -> str:

@@ -7,20 +7,34 @@ import boto3
 from bulkexec import errors, where
 from bulkexec.accounts import session_for, target_session
 from bulkexec.ceilings import TABLE, Ceilings, Load, ResolvedRate, fetch_ceilings, resolve_rate
-from bulkexec.command import Change, Command, arguments_of
-from bulkexec.cost import GlueShape, Prices, estimate
+from bulkexec.command import Change, Command, arguments_of, restore
+from bulkexec.cost import Terms, estimate
 from bulkexec.describe import describe, recovery, require_recovery, user_errors
+from bulkexec.dollars import GlueShape, Prices
+from bulkexec.extrapolate import Sample
 from bulkexec.keyed import KeyReader, count_keys, key_lines, segments_for
 from bulkexec.model import Estimate, Options, Page, Plan, Segment, Table, Work
 from bulkexec.pricing import fetch_prices
-from bulkexec.reader import Reader
+from bulkexec.reader import PageSource, Reader
 from bulkexec.s3 import Location, Objects
+from bulkexec.sample import look_at, read_whole, take_sample
 from bulkexec.segments import total_segments
 from bulkexec.selection import Filter, Selected, narrowed, select
+from bulkexec.volume import Kind
 from bulkexec.wire import HttpWire, Refusals, Retrying
 
 ROOM_BYTES = 256
 """What a write's condition says besides the filter: that the item is there, and is what was read."""
+KINDS: dict[str, Kind] = {
+    "delete": "delete",
+    "delete-under": "delete",
+    "edit": "update",
+    "copy": "put",
+    "copy-under": "put",
+    "move": "move",
+}
+"""What a command writes for an item; of any other the most is taken, a put and a delete."""
+
 TRIAL_ITEMS = 10
 TRIAL_READ = 100
 """Items evaluated for a sample of those that match."""
@@ -39,7 +53,8 @@ class Planned:
     """A plan, what its tables can take, and what people should read beside the plan.
 
     `remarks` are on the filter; `limits` say which rates were chosen, by what, and what to know of them.
-    `trial` is what would become of a sample.
+    `trial` is what would become of a sample; `sample` is one to estimate from. `slots` is how many threads walk, `keys`
+    how many keys a list has, `target_prices` are those of the table that puts go to.
     """
 
     plan: Plan
@@ -50,6 +65,10 @@ class Planned:
     limits: tuple[tuple[str, str], ...] = ()
     target_ceilings: Ceilings | None = None
     trial: tuple[Change, ...] = ()
+    sample: Sample | None = None
+    slots: int = 4
+    keys: int | None = None
+    target_prices: Prices | None = None
 
 
 @dataclass(frozen=True)
@@ -114,8 +133,45 @@ def make_plan(
     ceilings = fetch_ceilings(session, table)
     there = None if work.target is None else fetch_ceilings(target_session(session, options), work.target)
     planned = Planned(plan, prices, selected.remarks, asked, ceilings, target_ceilings=there, trial=change)
+    planned = replace(planned, slots=slots, keys=keys, target_prices=_target_prices(session, work, options))
     limited(planned, None)  # a rate that is none is refused before anything else is asked or shown
     return planned
+
+
+def sampled(session: boto3.Session, planned: Planned) -> Planned:
+    """The same with a sample to estimate what is written from, where anything is and a sample can say something."""
+    plan = planned.plan
+    if not plan.mutates or plan.options.dry_run or plan.work.phases:
+        return planned
+    return replace(planned, sample=_sample(session, restore(plan.command, plan.arguments), plan, planned.keys))
+
+
+def _target_prices(session: boto3.Session, work: Work, options: Options) -> Prices | None:
+    """Prices where the table that puts go to has others."""
+    source, target = work.scope.table, work.target
+    if target is None or (target.region, target.table_class) == (source.region, source.table_class):
+        return None
+    return fetch_prices(target_session(session, options), target.region, target.table_class)
+
+
+def _sample(session: boto3.Session, command: Command, plan: Plan, keys: int | None) -> Sample:
+    work, table = plan.work, plan.work.scope.table
+    calls = _calls(session, table)
+    there = calls if work.target is None else _calls(target_session(session, plan.options), work.target)
+    return take_sample(
+        _source(session, calls, read_whole(work)), work, command, plan.segments, look_at(there, work.writes_to), keys
+    )
+
+
+def _source(session: boto3.Session, calls: Retrying, work: Work) -> PageSource:
+    """Where pages come from, one after the other."""
+    if not work.keys:
+        return Reader(calls, work)
+    return KeyReader(calls, work, key_lines(work.keys, lambda: Objects(session, work.scope.table.region)))
+
+
+def _calls(session: boto3.Session, table: Table) -> Retrying:
+    return Retrying(HttpWire(session, table.region, 1), Refusals(table.name, table.region))
 
 
 def _segments(table: Table, work: Work, slots: int, requested: int | None, keys: int | None) -> int:
@@ -155,20 +211,37 @@ def _recoverable(session: boto3.Session, work: Work, options: Options) -> Work:
 def price(planned: Planned, glue: GlueShape | None, timeout_seconds: float | None = None) -> Planned:
     """The plan with its rates and with the estimate for where it runs."""
     planned = limited(planned, timeout_seconds)
-    return replace(planned, plan=replace(planned.plan, estimate=_estimate(planned, glue)))
+    return replace(planned, plan=replace(planned.plan, estimate=_estimate(planned, glue, timeout_seconds)))
 
 
-def _estimate(planned: Planned, glue: GlueShape | None) -> Estimate:
-    plan = planned.plan
+def _estimate(planned: Planned, glue: GlueShape | None, timeout_seconds: float | None = None) -> Estimate:
+    plan, terms = planned.plan, _terms(planned, timeout_seconds)
     table = plan.work.scope.table
-    return estimate(table, plan.work, plan.mutates, planned.prices, plan.segments, glue, plan.options)
+    return estimate(table, plan.work, plan.mutates, planned.prices, plan.segments, glue, plan.options, terms)
+
+
+def _terms(planned: Planned, timeout_seconds: float | None) -> Terms:
+    return Terms(
+        kind=_kind(planned.plan),
+        slots=planned.slots,
+        keys=planned.keys,
+        sample=planned.sample,
+        timeout_seconds=timeout_seconds,
+        target_prices=planned.target_prices,
+    )
+
+
+def _kind(plan: Plan) -> Kind:
+    if plan.command == "edit" and plan.arguments.get("allow_key_change"):
+        return "move"
+    return KINDS.get(plan.command, "move")
 
 
 def limited(planned: Planned, timeout_seconds: float | None) -> Planned:
     """The plan with a rate for reads and one for writes, never unlimited. Raises `errors.BadArgument`."""
     plan, asked, facts = planned.plan, planned.asked, planned.ceilings
     table, units = plan.work.scope.table, _estimate(planned, None)
-    known = bool(table.item_count)
+    known = units.reads is not None
     load = Load(units.read_units if known else None, timeout_seconds)
     read = resolve_rate(asked.read, "read", table, facts, load, _read_index(plan.work))
     options, limits = replace(plan.options, read_rate=read.units_per_second), _rows("Read rate", read)
@@ -209,15 +282,10 @@ def trial(session: boto3.Session, command: Command, work: Work) -> tuple[Change,
     DynamoDB itself judges the filter before anything is submitted. Raises `errors.BadFilter`, and `errors.BadArgument`
     when the command fails on every item of the sample.
     """
-    table = work.scope.table
-    calls = Retrying(HttpWire(session, table.region, 1), Refusals(table.name, table.region))
-    if work.keys:
-        lines = key_lines(work.keys, lambda: Objects(session, table.region))
-        page = KeyReader(calls, work, lines).page(Segment(0, 1), None, TRIAL_ITEMS, lambda reasons: None, lambda: False)
-        return _tried(command, page, work)
-    wanted = TRIAL_READ if type(command).trial is not Command.trial else 1
+    source = _source(session, _calls(session, work.scope.table), work)
+    wanted = TRIAL_ITEMS if work.keys else TRIAL_READ if type(command).trial is not Command.trial else 1
     try:
-        page = Reader(calls, work).page(Segment(0, 1), None, wanted, lambda reasons: None, lambda: False)
+        page = source.page(Segment(0, 1), None, wanted, lambda reasons: None, lambda: False)
     except errors.RequestRejected as error:
         raise errors.BadFilter(error.message, why=error.why, state="nothing written") from error
     return _tried(command, page, work)

@@ -18,6 +18,7 @@ import boto3
 import msgspec
 
 from bulkexec import errors
+from bulkexec.cost_cap import CostCap
 from bulkexec.cursor import Cursor
 from bulkexec.describe import user_errors
 from bulkexec.engine import run_segments
@@ -295,11 +296,12 @@ def run_in_process(
 ) -> tuple[Report, errors.BulkexecError | None]:
     """As `run_local`, with the error that ended the run as it is. Without a job's id nothing is kept here."""
     started, wall = time.monotonic(), time.time()
-    cap = local_cap(plan.options.max_items)
+    cap, cost = local_cap(plan.options.max_items), CostCap(plan.options.cost_limit)
     budgets = local_budgets(plan)
     places = Places(results_place(plan), file_lists(job_id) if job_id else _no_lists)
-    run = assemble(plan, session, checkpoints, cap, stop, budgets.budgets, places, given)
-    run.progress, totals.paused = totals.add, budgets.paused
+    stopped = stop if plan.options.cost_limit is None else lambda: stop() or cost.reached
+    run = assemble(plan, session, checkpoints, cap, stopped, budgets.budgets, places, given)
+    run.progress, totals.paused = _to_both(totals, cost), budgets.paused
     failure: errors.BulkexecError | None = None
     try:
         rates = LiveRates(rates_file(job_id), budgets) if job_id else nullcontext()
@@ -311,10 +313,18 @@ def run_in_process(
         failure = error
     finished = _finished(plan, checkpoints)
     failure = failure or (None if finished else broken())
-    status = "failed" if failure is not None else status_of(plan, finished, cap.reached)
+    status = "failed" if failure is not None else status_of(plan, finished, cap.reached or cost.reached)
     report = _report(plan, job_id, checkpoints, status, given.failures_kept)
     seconds = time.monotonic() - started
     return replace(report, preview=tuple(run.preview.rows), notes=rate_notes(run), duration_seconds=seconds), failure
+
+
+def _to_both(totals: Totals, cost: CostCap) -> Callable[[Counts], None]:
+    def add(counts: Counts) -> None:
+        totals.add(counts)
+        cost.add(counts)
+
+    return add
 
 
 def _walk(run: Run, plan: Plan, checkpoints: MemoryCheckpoints, threads: int, started: float) -> None:

@@ -17,6 +17,7 @@ import msgspec
 from bulkexec import errors, layout
 from bulkexec.accounts import session_for
 from bulkexec.control import TAKEN_OVER, ControlTable, TakenOver
+from bulkexec.cost_cap import CostCap
 from bulkexec.cursor import Cursor
 from bulkexec.describe import recovery, require_recovery, require_same_table, user_errors
 from bulkexec.engine import run_segments
@@ -44,6 +45,7 @@ from bulkexec.s3 import Location, Objects, first_rows, write_manifest
 from bulkexec.segments import order_of_visit
 
 LOG_SECONDS = 5.0
+CAP_REACHED = "cap"
 COLUMNS = "task long, segment long, scanned long, matched long, processed long, done boolean, error string"
 
 
@@ -121,6 +123,7 @@ class _Driver:
         self._started = time.time()
         self._lost: errors.BulkexecError | None = None
         self._spark: Any = None
+        self._cost = CostCap(plan.options.cost_limit)
         self.taken_over = False
         with user_errors(f"read job {job.job_id} from {job.control_table}"):
             self._before_seconds = control.seconds(job.job_id)
@@ -152,6 +155,7 @@ class _Driver:
                 session = session_for(self._session, table, self._plan.work, self._plan.options)
                 require_recovery(require_same_table(session, table), recovery(session, table)[0])
                 beside.enter_context(self._lock(table.arn))
+            self._cost.set(self._control.progress(self._job.job_id)[0])
             progress = ProgressLog(self._progress, log, LOG_SECONDS)
             beside.enter_context(Background(progress.keep, progress.failed))
             self._walk()
@@ -218,6 +222,8 @@ class _Driver:
         allowed = self._plan.options.max_failures
         if allowed is not None and counts.failed > allowed and self._lost is None:
             self._lose(too_many_failures(counts.failed, allowed, None))
+        if self._cost.set(counts):
+            self._control.cancel(self._job.job_id, f"{CAP_REACHED} of {self._cost.words} reached", self._job.run_number)
         return (
             f"{done}/{self._plan.segments} segments, scanned {counts.scanned:,}, matched {counts.matched:,}, "
             f"processed {counts.processed:,}, skipped {counts.skipped:,}, failed {counts.failed:,}"
@@ -279,9 +285,6 @@ class _Driver:
                 return first_rows(self._objects, place.bucket, files, PREVIEW_ROWS), ()
         except errors.BulkexecError as error:
             return (), (f"no preview: {error.message}",)
-
-
-CAP_REACHED = "cap"
 
 
 class _TaskFailed(errors.BulkexecError):

@@ -1,0 +1,99 @@
+"""The options that bulk commands have in common, as click takes them."""
+
+import click
+
+ACCOUNT = [
+    click.Option(["--profile"], help="AWS profile."),
+    click.Option(["--region"], help="AWS region; an ARN's region wins."),
+    click.Option(
+        ["--output"],
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="json: one JSON report on stdout, all text on stderr.",
+    ),
+]
+
+SELECTION = [
+    click.Option(["--table"], required=True, metavar="NAME-or-ARN", help="The table."),
+    click.Option(["--index"], metavar="NAME", help="Read an index instead of the table; a sparse one is shorter."),
+    click.Option(
+        ["--keys-from"], metavar="FILE-or-S3-URI", help="Take the items of these keys; a job's lists are such files."
+    ),
+    click.Option(
+        ["--filter", "clauses"],
+        multiple=True,
+        metavar="FIELD:OP:VALUE",
+        help="A clause of a filter; all must hold. eq ne lt le gt ge in btw beg ct ex nx.",
+    ),
+    click.Option(["--search"], metavar="TEXT", help="Items that have this text in a searchable field."),
+    click.Option(["--searchable"], metavar="FIELD,…", help="The searchable fields, if not declared in bulkexec.toml."),
+    click.Option(["--as-of"], metavar="MOMENT", help="Leave out what was created later; a date and time, or an epoch."),
+    click.Option(["--created-at-field"], metavar="NAME", help="The attribute --as-of compares, if not declared."),
+    click.Option(["--where"], help="Filter in SQL syntax, e.g. \"status = 'EXPIRED' AND size(tags) > 2\"."),
+    click.Option(["--filter-expression"], help="Filter as a DynamoDB FilterExpression."),
+    click.Option(["--expression-names"], metavar="JSON", help="ExpressionAttributeNames for --filter-expression."),
+    click.Option(
+        ["--expression-values"], metavar="JSON", help="ExpressionAttributeValues, typed, for --filter-expression."
+    ),
+]
+
+RUNNING = [
+    click.Option(
+        ["--runtime"],
+        type=click.Choice(["auto", "local", "glue"]),
+        default="auto",
+        show_default=True,
+        help="Where it runs; auto takes this process for small work.",
+    ),
+    click.Option(["--segments"], type=int, help="TotalSegments of the scan; chosen by the table's size if left out."),
+    click.Option(
+        ["--read-rate"],
+        metavar="UNITS/S",
+        help="Read units a second for the whole job, or a share of what the table has (30%). Half of it if left out.",
+    ),
+    click.Option(
+        ["--max-items"], type=int, help="Stop at the first page boundary at or past so many items; resumable."
+    ),
+    click.Option(
+        ["--max-cost"],
+        type=click.FloatRange(0, min_open=True),
+        metavar="USD",
+        help="Refuse to start when it costs more at the least, and stop when so much is spent; resumable.",
+    ),
+    click.Option(["--resume-token"], metavar="TOKEN", help="Go on where an earlier run stopped."),
+]
+
+MUTATING = [
+    click.Option(
+        ["--write-rate"],
+        metavar="UNITS/S",
+        help="Write units a second for the whole job, or a share of what the table has (30%). Half of it if left out.",
+    ),
+    click.Option(
+        ["--strategy"],
+        type=click.Choice(["native", "sequential"]),
+        default="native",
+        show_default=True,
+        help="Batches where conditions allow, or one request an item.",
+    ),
+    click.Option(
+        ["--max-failures"], type=click.IntRange(0), metavar="N", help="Stop when more items than this have failed."
+    ),
+    click.Option(
+        ["--sample/--no-sample", "sampled"], default=True, help="Read some items to estimate from; it costs little."
+    ),
+    click.Option(["--dry-run"], is_flag=True, help="Do all but write; exact counts."),
+    click.Option(["--yes"], is_flag=True, help="Do not ask for confirmation."),
+]
+
+TARGET = [
+    click.Option(["--target-profile"], help="AWS profile for the target, where that is in another account."),
+    click.Option(
+        ["--target-role"],
+        metavar="ARN",
+        help="Role to assume for the target; a Glue job's role needs sts:AssumeRole on it.",
+    ),
+]
+
+ROWS = [click.Option(["--results"], metavar="S3-URI", help="Write every match below this S3 location.")]
