@@ -177,7 +177,9 @@ class _Run:
     # -- ways to run it ------------------------------------------------------------------------------------------
 
     def alternatives(self) -> Iterator[Alternative]:
-        """The same work in every runtime, the planned one marked."""
+        """The same work in every runtime, the planned one marked. Phases run in this process only."""
+        if self.basis.work.phases:
+            return
         fitting = suggested(self.volume, self.basis)
         deployed = self.glue or fitting
         yield self._alternative("this process", None, "runs as long as this client does")
