@@ -9,7 +9,7 @@ sudden death at most one checkpoint interval of each open segment is done again.
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from math import inf
 
@@ -294,10 +294,12 @@ def run_segments(run: Run, numbers: Iterable[int]) -> list[SegmentRecord]:
     Phases are walked by one thread, because the next one begins when all of the one before is acknowledged. The first
     error stops all threads at their page boundary and is raised when every checkpoint is written.
     """
+    phases = run.plan.work.phases
+    assert not phases or run.plan.segments == len(phases), "each phase is a segment"
     queue, records, failed = deque(numbers), [], []  # type: tuple[deque[int], list[SegmentRecord], list[BaseException]]
     failing = threading.Event()
     lanes = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="request")
-    threads = 1 if run.plan.work.phases else run.threads
+    threads = 1 if phases else run.threads
     inner = replace(run, stop=lambda: failing.is_set() or run.stop(), lanes=lanes, threads=threads)
 
     def work() -> None:
@@ -308,18 +310,23 @@ def run_segments(run: Run, numbers: Iterable[int]) -> list[SegmentRecord]:
                 return
             try:
                 records.append(run_segment(inner, Segment(number, run.plan.segments)))
-                if run.plan.work.phases and not records[-1].done:
+                if phases and not records[-1].done:
                     return  # never what removes before all of what makes
             except BaseException as error:  # noqa: BLE001 - a thread's boundary: raised again in the caller's thread
                 failed.append(error)
                 failing.set()
 
-    workers = [threading.Thread(target=work, name=f"segment-worker-{i}") for i in range(min(threads, len(queue)))]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    lanes.shutdown()
+    workers = ThreadPoolExecutor(threads, thread_name_prefix="segment-worker")
+    walks = [workers.submit(work) for _ in range(min(threads, len(queue)))]
+    try:
+        wait(walks)
+    except BaseException:  # Ctrl-C in the caller's thread: nothing may be written after it has been told
+        failing.set()
+        wait(walks)
+        raise
+    finally:
+        workers.shutdown()
+        lanes.shutdown()
     if failed:
         raise failed[0]
     return records
