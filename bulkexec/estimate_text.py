@@ -47,9 +47,13 @@ def _what_is_read(plan: Plan) -> str:
 def _units(value: float, span: tuple[float, float] | None) -> str:
     if span is None:
         return f"at least {_number(value)} units"
-    low, high = span
-    between = f"   ({_number(low)} to {_number(high)})" if _number(low) != _number(high) else ""
-    return f"{_number(value)} units{between}"
+    around = f"   ({between(span)})" if _number(span[0]) != _number(span[1]) else ""
+    return f"{_number(value)} units{around}"
+
+
+def between(span: tuple[float, float]) -> str:
+    """A range of units; one number where it is one."""
+    return _range(*map(_number, span))
 
 
 def _number(units: float) -> str:

@@ -4,7 +4,8 @@ import msgspec
 
 from bulkexec.command import Command
 from bulkexec.console import WIDTH, Terminal, dollars, duration, folded, money
-from bulkexec.cost import Prices
+from bulkexec.dollars import Prices
+from bulkexec.estimate_text import between
 from bulkexec.model import Counts, Plan
 from bulkexec.report import Report
 
@@ -85,10 +86,20 @@ def _spent(plan: Plan, report: Report, prices: Prices | None) -> list[tuple[str,
     actual = "unknown" if metered is None else money(metered)
     rows = [
         ("units", f"read {counts.read_units:,.1f}   written {counts.write_units:,.1f}   as DynamoDB metered them"),
+        *_expected_units(plan),
         ("estimate", f"{expected}   actual {actual} from consumed units, without Glue{source}"),
         *(("rate", note) for note in report.notes),
     ]
     return rows + ([("report", f"{report.folder}/report.json")] if report.folder else [])
+
+
+def _expected_units(plan: Plan) -> list[tuple[str, str]]:
+    """What was expected of these units; nothing where the size of the table was not known."""
+    estimate = plan.estimate
+    if estimate is None or estimate.reads is None:
+        return []
+    written = f"   written {between(estimate.write_units)}" if plan.mutates and not plan.options.dry_run else ""
+    return [("expected", f"read {between(estimate.reads)}{written}")]
 
 
 def identity(plan: Plan, command: Command, counts: Counts) -> str:
