@@ -1,6 +1,8 @@
 """The Python API on the sandbox: options, refusals, buckets, cursors, errors."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -106,6 +108,20 @@ def test_a_map_runs_in_one_thread_with_one_segment(name: str) -> None:
 
     Table(name).edit_list(map_fn, segments=1)
     assert len(seen) == 1
+
+
+def test_nothing_is_written_after_an_interrupt(tables: Tables) -> None:
+    name, interrupted = tables.make(rows(60)), list[bool]()
+
+    def map_fn(item: dict[str, Any]) -> dict[str, Any]:
+        if not interrupted:
+            interrupted.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
+        return done(item)
+
+    with pytest.raises(KeyboardInterrupt):
+        Table(name).edit_list(map_fn, segments=40)
+    assert not [each for each in threading.enumerate() if each.name.startswith(("segment-worker", "request"))]
 
 
 def test_a_table_by_its_arn(name: str, tables: Tables) -> None:
@@ -567,7 +583,7 @@ def test_a_function_is_known_again_in_another_process(name: str, tables: Tables,
     def call(token: str, seed: str) -> dict[str, Any]:
         command = [sys.executable, str(tmp_path / "loop.py"), name, token]
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env={**dict(environ()), "PYTHONHASHSEED": seed}
+            command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONHASHSEED": seed}
         )
         assert done.returncode == 0, done.stderr
         result: dict[str, Any] = json.loads(done.stdout)
@@ -581,12 +597,6 @@ def test_a_function_is_known_again_in_another_process(name: str, tables: Tables,
             break
     assert processed == 10
     assert all({"scaled", "added", "done", "tags"} <= item.keys() for item in tables.read(name))
-
-
-def environ() -> dict[str, str]:
-    import os
-
-    return dict(os.environ)
 
 
 def test_a_cursor_can_be_looked_into(tables: Tables) -> None:
