@@ -28,6 +28,9 @@ KEYS_A_SEGMENT = 1000
 PARTITION_KEY_BYTES, SORT_KEY_BYTES = 2048, 1024
 """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
 
+UNREADABLE = (OSError, EOFError, zlib.error)
+"""What reading a list may raise; the last two where it is gzipped only by name, or cut off."""
+
 
 class KeyLines(Protocol):
     """A list of keys that can be gone through again and again: each line is JSON with a typed key."""
@@ -131,12 +134,16 @@ def count_keys(source: str, lines: KeyLines, keys: Sequence[KeyAttribute]) -> in
             if line.strip():
                 _require_key(source, number, line, keys)
                 count += 1
-    except (OSError, EOFError, zlib.error) as error:  # the last two: of what is gzipped only by name, or cut off
-        said = getattr(error, "strerror", None) or error
-        raise errors.BadArgument(f"{source} cannot be read: {said}", fix="check --keys-from") from error
+    except UNREADABLE as error:
+        raise _unreadable(source, error) from error
     if not count:
         raise errors.BadArgument(f"{source} has no keys", fix="check --keys-from")
     return count
+
+
+def _unreadable(source: str, error: Exception) -> errors.BadArgument:
+    said = getattr(error, "strerror", None) or error
+    return errors.BadArgument(f"{source} cannot be read: {said}", fix="check --keys-from")
 
 
 def _require_key(source: str, number: int, line: bytes, keys: Sequence[KeyAttribute]) -> None:
@@ -193,8 +200,11 @@ class KeyReader:
         at, rest = self._open.pop(segment.number, (0, iter(())))
         if at != start or not start:
             rest = islice(self._of(segment), start, None)
-        found = list(islice(rest, count))
-        more = list(islice(rest, 1))
+        try:
+            found = list(islice(rest, count))
+            more = list(islice(rest, 1))
+        except (*UNREADABLE, ValueError) as error:
+            raise _unreadable(self._work.keys, error) from error  # it was there, and a list of keys, when this began
         if not more:
             return found, None
         self._open[segment.number] = (start + len(found), chain(more, rest))

@@ -183,8 +183,11 @@ def _segments(table: Table, work: Work, slots: int, requested: int | None, keys:
 
 
 def _keys(session: boto3.Session, table: Table, keys: str) -> int:
-    with user_errors(f"read {keys}"):
-        return count_keys(keys, key_lines(keys, lambda: Objects(session, table.region)), table.keys)
+    try:
+        with user_errors(f"read {keys}"):
+            return count_keys(keys, key_lines(keys, lambda: Objects(session, table.region)), table.keys)
+    except errors.RequestRejected as error:  # no such bucket
+        raise errors.BadArgument(error.message, why=error.why, fix="check --keys-from") from error
 
 
 def _target(session: boto3.Session, name: str, source: Table) -> Table | None:
