@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bulkexec.main import cli
 from bulkexec.sandbox.process import Sandbox
 
 COMMAND = [sys.executable, "-m", "bulkexec"]
@@ -65,6 +66,41 @@ class CommandLine:
 def bulkexec(sandbox: Sandbox, tmp_path: Path) -> CommandLine:
     """The command line with a state directory of its own."""
     return CommandLine(sandbox.env() | {"BULKEXEC_STATE_DIR": str(tmp_path / "state")})
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One command, confirmed by --yes, with JSON. What comes of each item must add up."""
+
+    name: str
+    process: CommandLine
+    invoke: Callable[..., Outcome]
+
+    def __call__(self, table: str, *more: str, **how: Any) -> Outcome:
+        outcome = self.process.json(self.name, "--table", table, "--yes", *more, **how)
+        report = outcome.report
+        if report["status"] == "finished":
+            assert report["matched"] == sum(report[each] for each in ("processed", "skipped", "failed", "conflicts"))
+        return outcome
+
+    def tried(self, table: str, *more: str) -> Outcome:
+        """In this process, which starts faster: for what is refused before anything runs."""
+        return self.invoke(self.name, "--table", table, "--yes", "--output", "json", *more)
+
+
+@pytest.fixture
+def verb(bulkexec: CommandLine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Makes a `Verb` of a command's name."""
+
+    def invoke(*arguments: str) -> Outcome:
+        for name, value in bulkexec.environment.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            cli(arguments, standalone_mode=False)
+        said = capsys.readouterr()
+        return Outcome(int(ended.value.code or 0), said.out, said.err, json.loads(said.out))
+
+    return lambda name: Verb(name, bulkexec, invoke)
 
 
 @pytest.fixture(scope="session")
