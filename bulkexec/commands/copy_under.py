@@ -4,16 +4,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from bulkexec import errors
 from bulkexec.codec import to_python
 from bulkexec.command import argument
-from bulkexec.mapped import Rejected, when_of
+from bulkexec.mapped import Rejected, key_of, when_of
 from bulkexec.model import Page, PageResult, Scope, Work
 from bulkexec.nodes import Phase
 from bulkexec.report import Report
 from bulkexec.under import Elsewhere, When
-from bulkexec.writes import Delete
+from bulkexec.writes import Delete, Write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,11 @@ class CopyUnder(Elsewhere):
         """One put for each item; then one delete for each that has no source."""
         if work.phase is not None and work.phase.removes:
             return PageResult(writes=[Delete(item) for item in page.items])
-        return self.each(page, work, self.put_under)
+        return self.each(page, work, self._copied)
+
+    def _copied(self, raw: msgspec.Raw, work: Work) -> Write | None:
+        put = self.put_under(raw, work)
+        return None if put is None else replace(put, origin=key_of(raw, work))
 
     def makes(self, source: msgspec.Raw, work: Work) -> bool:
         """Whether there is a copy of a source item. One that could not be made is not taken for unwanted."""

@@ -66,6 +66,17 @@ def test_a_move_goes_on_by_its_cursor(files: Files, tables: Any) -> None:
     assert names(tables, files) == {*BESIDE, *(f"new{name[3:]}" for name in TREE)}
 
 
+def test_what_cannot_be_put_is_named_by_its_source(files: Files, sandbox: Any, tables: Any) -> None:
+    sandbox.control.faults.add(kind="error", operation="PutItem", code="ValidationException", count=1)
+    try:
+        result = files.clone_all_under(1, "doc", to_partition=2, strategy="sequential")
+    finally:
+        sandbox.control.faults.clear()
+    assert buckets(result) == (4, 0, 1, 0)
+    assert result.failed[0]["key"] == {"pk": 1, "sk": "doc"}
+    assert names(tables, files, "2") == set(TREE) - {"doc"}
+
+
 def test_refusals_speak_of_keywords(files: Files, tables: Any) -> None:
     with pytest.raises(errors.BadArgument, match="overlap") as refused:
         files.move_all_under(1, "doc", to_prefix="doc/1")
