@@ -289,7 +289,10 @@ class GlueRuntime:
             error = errors.JobRunFailed(
                 f"Glue job run {run.id} ended {state}",
                 why=message,
-                fix=f"bulkexec resume {run.job_id}",
+                # Glue's own words name neither the action nor the role.
+                fix=f"give the job's role s3:GetObject there, then bulkexec resume {run.job_id}"
+                if "Error downloading from S3" in message
+                else f"bulkexec resume {run.job_id}",
                 state="everything up to the last checkpoint is counted",
             )
         return Report(
