@@ -156,10 +156,9 @@ class Work:
         return replace(self, phase=phase, scope=scope, projection=scope.table.key_names)
 
     @property
-    def reads_per_item(self) -> int:
-        """How often an item is read at most: in each phase, and where one looks at its counterpart there, too."""
-        looks = [phase for phase in self.phases if phase.removes and phase.other is not None]
-        return max(1, len(self.phases) + len(looks))
+    def looks(self) -> int:
+        """How many phases read the counterpart of each item, by its key."""
+        return sum(phase.removes and phase.other is not None for phase in self.phases)
 
     @property
     def writes_to(self) -> Table:

@@ -54,8 +54,9 @@ class Basis:
         writes = {place: self._written(place, items, matching) for place in self._places()}
         written = self._all_written(items, writes)
         per_item = written.value / items.value if items.value else 0.0
-        # Each phase walks the same items again.
-        reads = together([self._reads(items, matching, per_item)] * self.work.reads_per_item)
+        # Each phase walks the same items again, and some look at each one's counterpart.
+        walks = [self._reads(items, matching, per_item)] * max(1, len(self.work.phases))
+        reads = together([*walks, *[self._looked_up(matching)] * self.work.looks])
         return Volume(reads, matching, writes, written, self._conclusive)
 
     # -- how many items there are --------------------------------------------------------------------------------

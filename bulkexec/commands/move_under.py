@@ -20,7 +20,8 @@ class MoveUnder(Moved):
     Reads   the subtree twice and each copy once, strongly consistent.
     Writes  one put and one delete for each item. The put replaces what is there under its key, unless --if-not-exists;
             then the item stays where it is and is counted as skipped.
-    Costs   read units for every item three times; write units by the size of each item twice, and in each index.
+    Costs   read units for the subtree twice, and at least one for each copy; write units by the size of each item
+            twice, and in each index.
     Rerun   safe if the map gives the same for the same item; what has moved is not found again.
     """
 

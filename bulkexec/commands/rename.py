@@ -15,8 +15,8 @@ class Rename(Moved):
 
     Reads   the subtree twice and each copy once, strongly consistent.
     Writes  one put and one delete for each item.
-    Costs   read units for every item three times; write units by the size of each item twice, and in each index.
-            A put that is refused because its key is taken costs the size of what is there.
+    Costs   read units for the subtree twice, and at least one for each copy; write units by the size of each item
+            twice, and in each index. A put that is refused because its key is taken costs the size of what is there.
     Rerun   safe if the map gives the same for the same item; what has moved is not found again.
     """
 
