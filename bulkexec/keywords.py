@@ -174,7 +174,7 @@ def running_options(given: Mapping[str, Any]) -> Options:
     )
 
 
-_OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
+_OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
 _NAMES = {
     "all": "all_items",
     "map": "map_fn",

@@ -14,7 +14,7 @@ from typing import Any
 
 import boto3
 import pytest
-from boto3.dynamodb.conditions import Attr
+from boto3.dynamodb.conditions import Attr, Key
 
 from bulkexec import MassOpResult, Table, decode_cursor, errors, maps
 from bulkexec.runtimes import assembly
@@ -681,6 +681,23 @@ def test_hidden_attributes_are_not_shown_and_stay(tables: Tables) -> None:
     assert Table(name, technical_prefix="_").edit_list(map_fn).processed == 1
     assert seen == [{"pk": "a", "n": Decimal(1)}]
     assert tables.read(name) == [{"pk": {"S": "a"}, "_ttl": {"N": "5"}, "new": {"BOOL": True}}]
+
+
+def test_an_index_can_be_the_source(tables: Tables) -> None:
+    index = {
+        "IndexName": "by-owner",
+        "KeySchema": [{"AttributeName": "owner", "KeyType": "HASH"}],
+        "Projection": {"ProjectionType": "KEYS_ONLY"},
+    }
+    owned = [item | ({"owner": {"S": "ada"}} if number in (2, 5) else {}) for number, item in enumerate(rows(10))]
+    name = tables.make(owned, GlobalSecondaryIndexes=[index], indexed=(("owner", "S"),))
+    params = {"IndexName": "by-owner", "KeyConditionExpression": Key("owner").eq("ada")}
+    result = Table(name).edit_list(done, params=params)
+    assert (result.scanned, result.processed) == (2, 2)
+    assert {key for key, state in state_of(tables, name).items() if state == "DONE"} == {"k2", "k5"}
+    assert all("n" in item for item in tables.read(name))
+    assert Table(name).delete_list(params={"IndexName": "by-owner"}, all_items=True).processed == 2
+    assert len(tables.read(name)) == 8
 
 
 def test_ready_made_maps(name: str, tables: Tables) -> None:
