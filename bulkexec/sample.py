@@ -4,9 +4,10 @@ Some pages from all over the table are read whole, through the run's own filter,
 that also a user's map is priced by what it makes. Nothing is written.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from itertools import takewhile
+from math import ceil, inf
 from random import Random
 from typing import Final
 
@@ -18,10 +19,10 @@ from bulkexec.extrapolate import Sample, SampledItem, SampledPage
 from bulkexec.forecast import UNSEEN_DESTINATION, TypedItem, Units, added, units_of
 from bulkexec.item_size import item_size_bytes
 from bulkexec.lookup import fetch_items
-from bulkexec.model import Page, Segment, Table, Work
+from bulkexec.model import Index, Page, Segment, Table, Work
 from bulkexec.reader import PageSource
 from bulkexec.segments import MAX_SEGMENTS
-from bulkexec.units import TABLE, Span
+from bulkexec.units import READ_UNIT_BYTES, TABLE, Span
 from bulkexec.wire import Retrying
 from bulkexec.writes import Move, Put, Write
 
@@ -40,6 +41,9 @@ MOST_SEGMENTS: Final = 64
 """Up to so many, the segments of the plan itself are walked, whose pages round up as those of the run will."""
 
 COLLECTION_ITEMS: Final = 1000
+
+CAPACITY_SECONDS: Final = 4.0
+"""A sample takes no more of a table's limited capacity than this many seconds of it: others live from it too."""
 
 
 Look = Callable[[Sequence[msgspec.Raw]], tuple[list[msgspec.Raw], float]]
@@ -64,7 +68,7 @@ def take_sample(
     `source` reads pages of `read_whole(work)`; of a list it is told how many `keys` there are. `look` sees the table
     that puts go to, because a put over an item costs more than one over nothing. Raises the user's errors of reading.
     """
-    sampling = _Sampling(source, work, command, look)
+    sampling = _Sampling(source, work, command, look, _allowance(_read_from(work)), _allowance(work.writes_to))
     pages, total = _pages(sampling, segments) if keys is None else _pages_of_list(sampling, keys)
     unseen = f"what is in {work.writes_to.name} already could not be looked at, so writes to it are a range"
     clustered = len(work.scope.table.keys) > 1 or bool(work.index)
@@ -78,24 +82,37 @@ def _pages(sampling: "_Sampling", segments: int) -> tuple[list[SampledPage], int
     work = sampling.work
     if work.scope.pinned:
         return [sampling.first(Segment(0, 1), COLLECTION_ITEMS)], 1
-    table = work.scope.table
-    place = next((index for index in table.indexes if index.name == work.index), table)
+    table, place = work.scope.table, _read_from(work)
     same = min(segments, MOST_SEGMENTS)
-    if place.item_count <= WHOLE_ITEMS and 0 < place.size_bytes <= WHOLE_BYTES:
+    affordable = place.size_bytes / READ_UNIT_BYTES + same <= sampling.allowance
+    if place.item_count <= WHOLE_ITEMS and 0 < place.size_bytes <= WHOLE_BYTES and affordable:
         return [sampling.to_the_end(Segment(number, same)) for number in range(same)], same
     if not (place.item_count and place.size_bytes):
         return _pages_of_unknown(sampling, same)
     total = max(PAGES, min(MAX_SEGMENTS, place.item_count // PAGE_ITEMS))
     mean_bytes = max(1, place.size_bytes // place.item_count)
-    limit = max(2, min(2 * PAGE_ITEMS, PAGE_READ_BYTES // mean_bytes))
-    return [sampling.first(Segment(number, total), limit) for number in _chosen(total, table)], total
+    most_bytes = min(PAGE_READ_BYTES, sampling.allowance * READ_UNIT_BYTES / PAGES)
+    limit = max(2, min(2 * PAGE_ITEMS, int(most_bytes // mean_bytes)))
+    return sampling.some(_chosen(total, table), total, limit), total
+
+
+def _read_from(work: Work) -> Table | Index:
+    """The table, or the index that is read in its place."""
+    return next((index for index in work.scope.table.indexes if index.name == work.index), work.scope.table)
+
+
+def _allowance(place: Table | Index) -> float:
+    """Read units that a sample may take from what has a limit; on demand, without a maximum, as many as it needs."""
+    on_demand = place.max_read_request_units if isinstance(place, Table) else 0
+    limits = [limit for limit in (place.read_capacity, on_demand) if limit > 0]
+    return max(1.0, min(limits) * CAPACITY_SECONDS) if limits else inf
 
 
 def _pages_of_list(sampling: "_Sampling", keys: int) -> tuple[list[SampledPage], int]:
     """Stretches from all over a list of keys; all of a short one."""
     total = ceil(keys / PAGE_ITEMS)
-    pages = [sampling.stretch(number * PAGE_ITEMS, PAGE_ITEMS) for number in _chosen(total, sampling.work.scope.table)]
-    return pages, total
+    numbers = takewhile(lambda _: not sampling.spent, _chosen(total, sampling.work.scope.table))
+    return [sampling.stretch(number * PAGE_ITEMS, PAGE_ITEMS) for number in numbers], total
 
 
 def _pages_of_unknown(sampling: "_Sampling", segments: int) -> tuple[list[SampledPage], int]:
@@ -103,8 +120,8 @@ def _pages_of_unknown(sampling: "_Sampling", segments: int) -> tuple[list[Sample
     total, table = segments, sampling.work.scope.table
     while True:
         numbers = _chosen(total, table) if total > MOST_SEGMENTS else range(total)
-        pages = [sampling.first(Segment(number, total), 2 * PAGE_ITEMS) for number in numbers]
-        if all(page.complete for page in pages) or total == MAX_SEGMENTS:
+        pages = sampling.some(numbers, total, 2 * PAGE_ITEMS)
+        if all(page.complete for page in pages) or total == MAX_SEGMENTS or sampling.spent:
             return pages, total
         total = min(MAX_SEGMENTS, total * PAGES)
 
@@ -118,14 +135,29 @@ def _chosen(total: int, table: Table) -> list[int]:
 
 @dataclass
 class _Sampling:
-    """One sample being taken; `read_units` is what it has cost so far, also in pages that are not kept."""
+    """One sample being taken; `read_units` is what it has cost so far, also in pages that are not kept.
+
+    It ends when it has cost its `allowance`, and looks no more when `looked_units` are `look_allowance`.
+    """
 
     source: PageSource
     work: Work
     command: Command
     look: Look
+    allowance: float = inf
+    look_allowance: float = inf
     read_units: float = 0.0
+    looked_units: float = 0.0
     unseen: bool = False
+
+    @property
+    def spent(self) -> bool:
+        """Whether no more may be read."""
+        return self.read_units - self.looked_units >= self.allowance
+
+    def some(self, numbers: Iterable[int], total: int, limit: int) -> list[SampledPage]:
+        """The first pages of these segments, as many as may be read."""
+        return [self.first(Segment(number, total), limit) for number in takewhile(lambda _: not self.spent, numbers)]
 
     def first(self, segment: Segment, limit: int | None) -> SampledPage:
         """The first page of a segment."""
@@ -184,6 +216,7 @@ class _Sampling:
 
     def _there(self, puts: Sequence[Put]) -> dict[bytes, TypedItem] | None:
         """What is under the keys of these puts already; None when that is not to be seen."""
+        self.unseen = self.unseen or self.looked_units >= self.look_allowance
         if not puts or self.unseen:
             return None
         try:
@@ -192,6 +225,7 @@ class _Sampling:
             self.unseen = True
             return None
         self.read_units += units
+        self.looked_units += units
         items: list[TypedItem] = [msgspec.json.decode(raw) for raw in found]
         return {self._key(item): item for item in items}
 

@@ -289,3 +289,13 @@ def test_a_table_younger_than_its_sizes(old_facts: Sandbox, monkeypatch: pytest.
     assert found.write_units[0] <= truth <= found.write_units[1]
     assert found.write_units[1] < 2 * truth, "a range that says something"
     assert found.usd is not None
+
+
+def test_a_sample_leaves_a_small_table_its_capacity(tables: Any, session: boto3.Session, sandbox: Sandbox) -> None:
+    small = {"ReadCapacityUnits": 5, "WriteCapacityUnits": 5}
+    members = {"BillingMode": "PROVISIONED", "ProvisionedThroughput": small}
+    name = made(tables, Sort([sized(n, 2000) for n in range(30)], members))
+    table = replace(describe(session, name), item_count=100_000, size_bytes=200_000_000)
+    found = estimated(session, table, Delete(all=True), Scope(table), sampled=True)
+    assert sum(sandbox.control.units(name, "read").values()) <= 5 * 4 + 1
+    assert found.write_units[0] <= 2 * 100_000 <= found.write_units[1] * 1.01
