@@ -20,7 +20,8 @@ from bulkexec.command import Command
 from bulkexec.commands.delete import Delete
 from bulkexec.commands.find import Find
 from bulkexec.engine import Cap, Run, Spills
-from bulkexec.model import Expression, KeyAttribute, Page, PageResult, Plan, Scope, Statement, Table, Work
+from bulkexec.model import Expression, KeyAttribute, Page, PageResult, Scope, Statement, Table, Work
+from bulkexec.plan import Plan
 from bulkexec.rate import Budget
 from bulkexec.reader import Reader
 from bulkexec.runtimes.assembly import THREADS, MemoryCheckpoints

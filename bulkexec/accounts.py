@@ -11,7 +11,8 @@ from botocore.credentials import (
     DeferredRefreshableCredentials,
 )
 
-from bulkexec.model import Options, Table, Work
+from bulkexec.model import Table, Work
+from bulkexec.plan import Options
 
 ROLE_SESSION = "bulkexec"
 

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from bulkexec import errors
-from bulkexec.model import Plan, Table
+from bulkexec.model import Table
+from bulkexec.plan import Plan
 
 FORMAT = 1
 

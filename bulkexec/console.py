@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from bulkexec.model import Counts, Plan, Table
+from bulkexec.model import Counts, Table
+from bulkexec.plan import Plan
 
 LINE_SECONDS = 30.0
 BAR_CELLS = 30

@@ -18,7 +18,8 @@ from bulkexec.dollars import (
 )
 from bulkexec.duration import GLUE_BYTES_PER_DPU_SECOND, LOCAL, Pace, glue_pace, in_words, limits, seconds, suggested
 from bulkexec.extrapolate import Sample
-from bulkexec.model import Alternative, Estimate, Options, Table, Work
+from bulkexec.model import Table, Work
+from bulkexec.plan import Alternative, Estimate, Options
 from bulkexec.units import Span
 from bulkexec.volume import Basis, Kind, Volume
 

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 
 from bulkexec import errors
-from bulkexec.model import CostLimit, Counts, Estimate
+from bulkexec.model import Counts
+from bulkexec.plan import CostLimit, Estimate
 
 
 def require_affordable(estimate: Estimate | None, limit: CostLimit | None, usd: float) -> CostLimit:

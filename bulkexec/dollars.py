@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from bulkexec.model import CostLimit, Counts, Table, Work
+from bulkexec.model import Counts, Table, Work
+from bulkexec.plan import CostLimit
 
 DPUS: Final[dict[str, float]] = {
     **{f"G.{size}X": size for size in (1, 2, 4, 8, 12, 16)},

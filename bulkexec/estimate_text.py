@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from bulkexec.console import dollars, money
 from bulkexec.duration import in_words
-from bulkexec.model import Alternative, Estimate, Plan
+from bulkexec.plan import Alternative, Estimate, Plan
 
 Row = tuple[str, str]
 

@@ -7,7 +7,8 @@ from bulkexec.accounts import session_for
 from bulkexec.ceilings import fetch_ceilings, resolve_rate
 from bulkexec.describe import recovery, require_recovery, require_same_table
 from bulkexec.launch import Launch, follow, job_id_of, naming, submit, walk
-from bulkexec.model import Plan, Table
+from bulkexec.model import Table
+from bulkexec.plan import Plan
 from bulkexec.prepare import Caller, in_region
 from bulkexec.pricing import fetch_prices
 from bulkexec.rate import Kind, parse_asked

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 
 from bulkexec import errors
 from bulkexec.declarations import Declarations
-from bulkexec.model import Options
+from bulkexec.plan import Options
 from bulkexec.query_parameters import with_parameters
 from bulkexec.selection import Filter
 from bulkexec.where import clause

@@ -17,7 +17,7 @@ from bulkexec.cursor import Cursor, decode_cursor, require_same
 from bulkexec.describe import user_errors
 from bulkexec.dollars import Prices, run_usd
 from bulkexec.keyed import one_list
-from bulkexec.model import Plan
+from bulkexec.plan import Plan
 from bulkexec.planning import Planned
 from bulkexec.prepare import (
     Caller,

@@ -147,7 +147,7 @@ def _launch(caller: Any, kind: "type[Command]", own: dict[str, Any], given: dict
 
 def _request(kind: "type[Command]", own: dict[str, Any], given: dict[str, Any]) -> "tuple[Command, Request]":
     from bulkexec.declarations import declared, find_file
-    from bulkexec.model import Options
+    from bulkexec.plan import Options
     from bulkexec.planning import AskedRates
     from bulkexec.prepare import Request
 

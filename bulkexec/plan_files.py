@@ -12,7 +12,8 @@ from bulkexec.command import Command
 from bulkexec.cost_cap import require_affordable
 from bulkexec.describe import describe, recovery, who
 from bulkexec.launch import Launch, start
-from bulkexec.model import Plan, Table
+from bulkexec.model import Table
+from bulkexec.plan import Plan
 from bulkexec.plan_text import plan_rows, say_plan
 from bulkexec.prepare import Caller, Ready, Request, gate, make_ready, plan_request, results_folder, show
 from bulkexec.pricing import fetch_prices

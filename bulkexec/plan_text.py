@@ -2,8 +2,9 @@
 
 from bulkexec.console import Terminal, folded
 from bulkexec.estimate_text import cost_rows, estimate_rows
-from bulkexec.model import Plan, Table
+from bulkexec.model import Table
 from bulkexec.nodes import Subtree
+from bulkexec.plan import Plan
 
 
 def say_plan(terminal: Terminal, plan: Plan, rows: list[tuple[str, str]]) -> None:

@@ -13,7 +13,8 @@ from bulkexec.describe import describe, recovery, require_recovery, user_errors
 from bulkexec.dollars import GlueShape, Prices
 from bulkexec.extrapolate import Sample
 from bulkexec.keyed import KeyReader, count_keys, key_lines, segments_for
-from bulkexec.model import Estimate, Options, Page, Plan, Segment, Table, Work
+from bulkexec.model import Page, Segment, Table, Work
+from bulkexec.plan import Estimate, Options, Plan
 from bulkexec.pricing import fetch_prices
 from bulkexec.reader import PageSource, Reader
 from bulkexec.s3 import Location, Objects

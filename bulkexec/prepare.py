@@ -13,7 +13,7 @@ from bulkexec.cost_cap import require_affordable
 from bulkexec.cursor import Cursor
 from bulkexec.describe import who
 from bulkexec.dollars import cost_limit
-from bulkexec.model import Options, Plan
+from bulkexec.plan import Options, Plan
 from bulkexec.plan_text import plan_rows, say_plan
 from bulkexec.planning import AskedRates, Planned, make_plan, price, sampled
 from bulkexec.preview import say_trial

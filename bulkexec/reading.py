@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import ceil, erf, exp, floor, inf, lgamma, log, sqrt
 from typing import Final
 
-from bulkexec.model import Options, Work
+from bulkexec.model import Work
+from bulkexec.plan import Options
 from bulkexec.units import ITEM_LIMIT_BYTES, READ_UNIT_BYTES, Span
 
 PAGE_BYTES: Final = 1024 * 1024

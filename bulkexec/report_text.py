@@ -6,7 +6,8 @@ from bulkexec.command import Command
 from bulkexec.console import WIDTH, Terminal, dollars, duration, folded, money
 from bulkexec.dollars import Prices
 from bulkexec.estimate_text import between
-from bulkexec.model import Counts, Plan
+from bulkexec.model import Counts
+from bulkexec.plan import Plan
 from bulkexec.report import Report
 
 HEADS = {

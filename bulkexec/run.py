@@ -12,7 +12,8 @@ import msgspec
 from bulkexec import errors
 from bulkexec.budgets import TableBudgets
 from bulkexec.command import Command
-from bulkexec.model import Counts, DataFile, Failure, Plan, SegmentRecord
+from bulkexec.model import Counts, DataFile, Failure, SegmentRecord
+from bulkexec.plan import Plan
 from bulkexec.rate import Limiter
 from bulkexec.reader import PageSource
 from bulkexec.s3 import Spill

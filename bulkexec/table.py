@@ -40,7 +40,8 @@ from bulkexec.keywords import (
     running_options,
 )
 from bulkexec.maps import Map, as_map
-from bulkexec.model import Failure, KeyAttribute, Plan
+from bulkexec.model import Failure, KeyAttribute
+from bulkexec.plan import Plan
 from bulkexec.planning import AskedRates, Outline, Planned, limited, make_outline
 from bulkexec.report import Report
 from bulkexec.results import ConflictItem, FailedItem, MassOpResult
@@ -48,6 +49,7 @@ from bulkexec.runtimes.assembly import THREADS, Given, MemoryCheckpoints
 from bulkexec.runtimes.local import Totals, run_in_process
 from bulkexec.segments import total_segments
 from bulkexec.selection import Filter
+from bulkexec.table_under import SubtreeOperations
 
 MapFunction = Callable[[dict[str, Any]], Mapping[str, Any] | Literal[False] | None]
 """From an item as Python values to another one; None or False leaves the item as it is. See `bulkexec.codec`."""
@@ -55,7 +57,7 @@ MapFunction = Callable[[dict[str, Any]], Mapping[str, Any] | Literal[False] | No
 EVERYTHING = 1 << 62
 
 
-class Table:
+class Table(SubtreeOperations):
     """A table to run mass operations on, by name or ARN.
 
     Declarations that are not given are taken from `bulkexec.toml`, if there is one: `keys` are checked against the
@@ -277,11 +279,11 @@ class Table:
     ) -> Plan:
         work, size = outline.work, outline.selected.scope.table.size_bytes
         asked = options.get("segments")
-        segments = (
-            segments_for(listed)
-            if listed is not None
-            else total_segments(size, THREADS, asked, pinned=work.scope.pinned)
-        )
+        segments = total_segments(size, THREADS, asked, pinned=work.scope.pinned)
+        if listed is not None:
+            segments = segments_for(listed)
+        elif work.phases:
+            segments = len(work.phases)
         command = outline.command
         how = running_options(options)
         plan = Plan(command.name, arguments_of(command), work, segments, command.mutates, how, where=where)

@@ -6,7 +6,8 @@ from math import inf
 from typing import Final, Literal
 
 from bulkexec.extrapolate import Expected, Place, Sample, together
-from bulkexec.model import Index, Options, Table, Work
+from bulkexec.model import Index, Table, Work
+from bulkexec.plan import Options
 from bulkexec.reading import Walk, page_items
 from bulkexec.units import NOTHING, TABLE, Span, lookups_span, write_units, writes_span
 

@@ -14,8 +14,9 @@ from bulkexec.control import ControlTable
 from bulkexec.describe import user_errors
 from bulkexec.engine import IN_FLIGHT
 from bulkexec.keyed import KeyReader, key_lines
-from bulkexec.model import Counts, Failure, Plan, Scope, SegmentRecord, Table, Work
+from bulkexec.model import Counts, Failure, Scope, SegmentRecord, Table, Work
 from bulkexec.phases import PhaseReader
+from bulkexec.plan import Plan
 from bulkexec.rate import Limiter
 from bulkexec.reader import PageSource, Reader
 from bulkexec.report import Status

@@ -18,7 +18,8 @@ from bulkexec.command import entry
 from bulkexec.control import START_LOCK_SECONDS, ControlTable, Job, TakenOver
 from bulkexec.cursor import Cursor
 from bulkexec.describe import CLIENT_CONFIG, user_errors
-from bulkexec.model import Counts, Plan, Table
+from bulkexec.model import Counts, Table
+from bulkexec.plan import Plan
 from bulkexec.report import Report
 from bulkexec.runtimes.assembly import first_failures, total
 from bulkexec.runtimes.deployment import OUTPUT_LOGS, Deployment, find_deployment, require_fresh

@@ -22,7 +22,8 @@ from bulkexec.cost_cap import CostCap
 from bulkexec.cursor import Cursor
 from bulkexec.describe import user_errors
 from bulkexec.engine import run_segments
-from bulkexec.model import Counts, DataFile, Plan, SegmentRecord
+from bulkexec.model import Counts, DataFile, SegmentRecord
+from bulkexec.plan import Plan
 from bulkexec.report import Report, Status
 from bulkexec.run import FAILURES_KEPT, Lines, Run, local_cap
 from bulkexec.runtimes.assembly import (

@@ -1,7 +1,7 @@
 """The session policy of one Glue run: the job's role, narrowed to what the plan is about."""
 
 from bulkexec import iam
-from bulkexec.model import Plan
+from bulkexec.plan import Plan
 from bulkexec.runtimes.deployment import Deployment
 
 TOO_LONG = (

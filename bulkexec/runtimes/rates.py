@@ -9,7 +9,8 @@ import boto3
 from bulkexec.budgets import TableBudgets
 from bulkexec.fleet import FleetBudget
 from bulkexec.leases import LEASE_CLIENT, ControlTableLeaseStore, LeaseStore, MemoryLeaseStore
-from bulkexec.model import Plan, Table
+from bulkexec.model import Table
+from bulkexec.plan import Plan
 from bulkexec.rate import Budget, Kind, Limiter
 
 

@@ -21,7 +21,8 @@ from bulkexec.cost_cap import CostCap
 from bulkexec.cursor import Cursor
 from bulkexec.describe import recovery, require_recovery, require_same_table, user_errors
 from bulkexec.engine import run_segments
-from bulkexec.model import DataFile, Plan, SegmentRecord
+from bulkexec.model import DataFile, SegmentRecord
+from bulkexec.plan import Plan
 from bulkexec.report import Report, Status
 from bulkexec.run import PREVIEW_ROWS, Cap, too_many_failures
 from bulkexec.runtimes.assembly import (

@@ -13,7 +13,7 @@ import pytest
 
 from bulkexec.commands.edit import Edit
 from bulkexec.engine import run_segments
-from bulkexec.model import Options
+from bulkexec.plan import Options
 from bulkexec.planning import make_plan
 from bulkexec.run import local_cap
 from bulkexec.runtimes.assembly import MemoryCheckpoints, assemble

@@ -19,7 +19,8 @@ from bulkexec.cost import Terms, estimate
 from bulkexec.describe import describe
 from bulkexec.item_size import item_size_bytes
 from bulkexec.keyed import KeyReader, file_lines
-from bulkexec.model import Estimate, Options, Scope, Table
+from bulkexec.model import Scope, Table
+from bulkexec.plan import Estimate, Options
 from bulkexec.planning import make_plan
 from bulkexec.pricing import list_prices
 from bulkexec.reader import Reader

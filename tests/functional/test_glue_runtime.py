@@ -14,7 +14,8 @@ import pytest
 from bulkexec import errors
 from bulkexec.commands.delete import Delete
 from bulkexec.control import ControlTable, TakenOver
-from bulkexec.model import Counts, Options, Plan, SegmentRecord
+from bulkexec.model import Counts, SegmentRecord
+from bulkexec.plan import Options, Plan
 from bulkexec.planning import make_plan
 from bulkexec.report import Report
 from bulkexec.runtimes.deployment import CONTROL_TABLE, JOB_NAME, OUTPUT_LOGS, find_deployment

@@ -13,7 +13,7 @@ import pytest
 from bulkexec import errors
 from bulkexec.commands.delete import Delete
 from bulkexec.describe import describe
-from bulkexec.model import Options
+from bulkexec.plan import Options
 from bulkexec.planning import make_plan
 from bulkexec.runtimes.assembly import MemoryCheckpoints
 from bulkexec.runtimes.deployment import CONTROL_TABLE

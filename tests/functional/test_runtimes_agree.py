@@ -19,7 +19,7 @@ from bulkexec.commands.edit import Edit
 from bulkexec.commands.move import Move
 from bulkexec.control import ControlTable, Job
 from bulkexec.declarations import Declarations
-from bulkexec.model import Options
+from bulkexec.plan import Options
 from bulkexec.planning import limited, make_plan
 from bulkexec.report import Report
 from bulkexec.runtimes.deployment import CONTROL_TABLE

@@ -12,7 +12,7 @@ import pytest
 
 from bulkexec.commands.move_under import MoveUnder
 from bulkexec.cursor import decode_cursor
-from bulkexec.model import Options
+from bulkexec.plan import Options
 from bulkexec.planning import make_plan
 from bulkexec.report import Report
 from bulkexec.runtimes.assembly import MemoryCheckpoints

@@ -1,6 +1,5 @@
 """Subtrees in the Python API: call, look at the cursor, call again."""
 
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -9,30 +8,21 @@ import pytest
 
 from bulkexec import Table, errors
 from bulkexec.results import MassOpResult
-from bulkexec.table_under import SubtreeOperations
 
 TREE = ("doc", "doc/1", "doc/1/a", "doc/1/b", "doc/2")
 BESIDE = ("doc!", "doc2", "z")
 
 
-class Files(Table, SubtreeOperations):
-    """A table whose plans have a segment for each phase."""
-
-    def _plan(self, *given: Any) -> Any:
-        plan = super()._plan(*given)
-        return replace(plan, segments=len(plan.work.phases) or plan.segments)
-
-
 @pytest.fixture
-def files(sandbox: Any, tables: Any, monkeypatch: pytest.MonkeyPatch) -> Files:
+def files(sandbox: Any, tables: Any, monkeypatch: pytest.MonkeyPatch) -> Table:
     for name, value in sandbox.env().items():
         monkeypatch.setenv(name, value)
     items = [{"pk": {"N": "1"}, "sk": {"S": name}, "of": {"S": name}} for name in (*TREE, *BESIDE)]
     table = tables.make(items, keys=(("pk", "N"), ("sk", "S")))
-    return Files(table, session=boto3.Session(), separator="/")
+    return Table(table, session=boto3.Session(), separator="/")
 
 
-def names(tables: Any, files: Files, partition: str = "1") -> set[str]:
+def names(tables: Any, files: Table, partition: str = "1") -> set[str]:
     return {item["sk"]["S"] for item in tables.read(files.name) if item["pk"]["N"] == partition}
 
 
@@ -40,7 +30,7 @@ def buckets(result: MassOpResult) -> tuple[int, int, int, int]:
     return result.processed, result.skipped, len(result.failed), len(result.conflicts)
 
 
-def test_every_operation(files: Files, tables: Any) -> None:
+def test_every_operation(files: Table, tables: Any) -> None:
     copied = files.clone_all_under(1, "doc", lambda item: {**item, "seen": True}, to_partition=Decimal(2))
     assert (buckets(copied), copied.cursor) == ((5, 0, 0, 0), None)
     assert names(tables, files, "2") == set(TREE)
@@ -56,7 +46,7 @@ def test_every_operation(files: Files, tables: Any) -> None:
     assert names(tables, files, "3") == {"old/papers", "old/papers/2"}
 
 
-def test_a_move_goes_on_by_its_cursor(files: Files, tables: Any) -> None:
+def test_a_move_goes_on_by_its_cursor(files: Table, tables: Any) -> None:
     total, token, calls = [0, 0, 0, 0], None, 0
     while token is not None or not calls:
         result = files.move_all_under(1, "doc", to_prefix="new", max_items=1, resume_token=token)
@@ -66,7 +56,7 @@ def test_a_move_goes_on_by_its_cursor(files: Files, tables: Any) -> None:
     assert names(tables, files) == {*BESIDE, *(f"new{name[3:]}" for name in TREE)}
 
 
-def test_what_cannot_be_put_is_named_by_its_source(files: Files, sandbox: Any, tables: Any) -> None:
+def test_what_cannot_be_put_is_named_by_its_source(files: Table, sandbox: Any, tables: Any) -> None:
     sandbox.control.faults.add(kind="error", operation="PutItem", code="ValidationException", count=1)
     try:
         result = files.clone_all_under(1, "doc", to_partition=2, strategy="sequential")
@@ -77,7 +67,7 @@ def test_what_cannot_be_put_is_named_by_its_source(files: Files, sandbox: Any, t
     assert names(tables, files, "2") == set(TREE) - {"doc"}
 
 
-def test_refusals_speak_of_keywords(files: Files, tables: Any) -> None:
+def test_refusals_speak_of_keywords(files: Table, tables: Any) -> None:
     with pytest.raises(errors.BadArgument, match="overlap") as refused:
         files.move_all_under(1, "doc", to_prefix="doc/1")
     assert "to_prefix" in refused.value.fix
@@ -86,5 +76,5 @@ def test_refusals_speak_of_keywords(files: Files, tables: Any) -> None:
     with pytest.raises(TypeError, match="unexpected keyword"):
         files.delete_all_under(1, "doc", to_prefix="x")  # type: ignore[call-arg]
     with pytest.raises(errors.BadArgument, match="what separates"):
-        Files(files.name, session=boto3.Session()).delete_all_under(1, "doc")
+        Table(files.name, session=boto3.Session()).delete_all_under(1, "doc")
     assert names(tables, files) == {*TREE, *BESIDE}

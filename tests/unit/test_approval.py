@@ -7,7 +7,8 @@ import pytest
 
 from bulkexec import __version__, errors
 from bulkexec.approval import approve, changes, read_approval, require_unchanged, tables_of
-from bulkexec.model import CostLimit, Expression, Index, KeyAttribute, Options, Plan, Scope, Table, Work
+from bulkexec.model import Expression, Index, KeyAttribute, Scope, Table, Work
+from bulkexec.plan import CostLimit, Options, Plan
 
 KEYS = (KeyAttribute("pk", "S"),)
 BY_DATE = Index("by-date", "GSI", (KeyAttribute("date", "N"),), "INCLUDE", 10, 1000, included=("note",))

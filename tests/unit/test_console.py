@@ -21,7 +21,8 @@ from bulkexec.console import (
     money,
 )
 from bulkexec.cost import GlueShape, Prices, estimate
-from bulkexec.model import Counts, Expression, Failure, Index, KeyAttribute, Options, Plan, Scope, Table
+from bulkexec.model import Counts, Expression, Failure, Index, KeyAttribute, Scope, Table
+from bulkexec.plan import Options, Plan
 from bulkexec.plan_text import plan_rows, say_plan
 from bulkexec.report import Report
 from bulkexec.report_text import identity, say_report

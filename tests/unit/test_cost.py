@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from bulkexec.cost import Terms, estimate
 from bulkexec.dollars import GlueShape, Prices, glue_usd, metered_usd
 from bulkexec.item_size import item_size_bytes
-from bulkexec.model import Counts, Estimate, Expression, Index, KeyAttribute, Options, Scope, Table, Work
+from bulkexec.model import Counts, Expression, Index, KeyAttribute, Scope, Table, Work
+from bulkexec.plan import Estimate, Options
 from bulkexec.units import read_units, write_units, writes_span
 
 PRICES = Prices("a test", 0.125, 0.625, 0.7, 0.00013, 0.00065, 0.00065, 0.44, 0.29)

@@ -8,7 +8,8 @@ import pytest
 from bulkexec import errors
 from bulkexec.cost_cap import CostCap, require_affordable
 from bulkexec.dollars import GlueShape, Prices, cost_limit, metered_usd, run_usd
-from bulkexec.model import CostLimit, Counts, Estimate, KeyAttribute, Scope, Table, Work
+from bulkexec.model import Counts, KeyAttribute, Scope, Table, Work
+from bulkexec.plan import CostLimit, Estimate
 
 PRICES = Prices("a test", 0.125, 0.625, 0.7, 0.00013, 0.00065, 0.00065, 0.44, 0.29)
 ORDERS = Table("orders", "arn:orders", "r", "1", (KeyAttribute("pk", "S"),), "ACTIVE", 1000, 1_000_000, "on-demand")

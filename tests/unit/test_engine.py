@@ -18,18 +18,8 @@ from bulkexec.commands.count import Count
 from bulkexec.commands.delete import Delete
 from bulkexec.commands.find import Find
 from bulkexec.engine import PREVIEW_ROWS, Cap, Run, Spills, run_segment, run_segments
-from bulkexec.model import (
-    Counts,
-    Expression,
-    KeyAttribute,
-    Options,
-    Plan,
-    Scope,
-    Segment,
-    SegmentRecord,
-    Statement,
-    Table,
-)
+from bulkexec.model import Counts, Expression, KeyAttribute, Scope, Segment, SegmentRecord, Statement, Table
+from bulkexec.plan import Options, Plan
 from bulkexec.rate import Budget
 from bulkexec.reader import Reader
 from bulkexec.s3 import Location, Objects, Spill

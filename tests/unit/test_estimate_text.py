@@ -5,7 +5,8 @@ from dataclasses import replace
 from bulkexec.cost import estimate
 from bulkexec.dollars import GlueShape, Prices
 from bulkexec.estimate_text import cost_rows, estimate_rows
-from bulkexec.model import CostLimit, Estimate, Expression, KeyAttribute, Options, Plan, Scope, Table, Work
+from bulkexec.model import Expression, KeyAttribute, Scope, Table, Work
+from bulkexec.plan import CostLimit, Estimate, Options, Plan
 
 PRICES = Prices("a test", 0.125, 0.625, 0.7, 0.00013, 0.00065, 0.00065, 0.44, 0.29)
 KEYS = (KeyAttribute("pk", "S"),)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bulkexec import errors
-from bulkexec.model import Counts, DataFile, Failure, KeyAttribute, Plan, Scope, SegmentRecord, Table, Work
+from bulkexec.model import Counts, DataFile, Failure, KeyAttribute, Scope, SegmentRecord, Table, Work
+from bulkexec.plan import Plan
 from bulkexec.runtimes.file_lock import FileLock
 from bulkexec.runtimes.local import (
     FileCheckpoints,

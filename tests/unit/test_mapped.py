@@ -14,7 +14,8 @@ from bulkexec.commands.edit import Edit
 from bulkexec.commands.move import Move
 from bulkexec.cursor import Cursor, decode_cursor, require_same
 from bulkexec.mapped import DETAILS_CHARACTERS, Rejected, added_by, keys_changed, next_version
-from bulkexec.model import KeyAttribute, Page, Plan, Scope, Table, Work
+from bulkexec.model import KeyAttribute, Page, Scope, Table, Work
+from bulkexec.plan import Plan
 from bulkexec.writes import Put, Update
 
 KEYS = (KeyAttribute("pk", "S"), KeyAttribute("sk", "N"))

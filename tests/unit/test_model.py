@@ -11,19 +11,17 @@ from hypothesis import strategies as st
 from bulkexec.model import (
     Counts,
     DataFile,
-    Estimate,
     Expression,
     Failure,
     Index,
     KeyAttribute,
-    Options,
-    Plan,
     Scope,
     SegmentRecord,
     Statement,
     Table,
     Work,
 )
+from bulkexec.plan import Estimate, Options, Plan
 from bulkexec.report import EXIT_CODES, Report, Status
 
 KEYS = (KeyAttribute("pk", "S"), KeyAttribute("sk", "N"))

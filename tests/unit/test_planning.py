@@ -12,7 +12,8 @@ from bulkexec import errors
 from bulkexec.commands.count import Count
 from bulkexec.commands.delete import Delete
 from bulkexec.cost import GlueShape, Prices
-from bulkexec.model import KeyAttribute, Options, Plan, Scope, Table, Work
+from bulkexec.model import KeyAttribute, Scope, Table, Work
+from bulkexec.plan import Options, Plan
 from bulkexec.planning import Planned, make_plan, price
 from bulkexec.selection import Filter, Selected, select
 

@@ -12,7 +12,8 @@ from bulkexec.cost import Terms, estimate
 from bulkexec.dollars import Prices
 from bulkexec.extrapolate import Expected, Sample, SampledItem, SampledPage
 from bulkexec.forecast import UNSEEN_DESTINATION, units_of
-from bulkexec.model import Expression, Index, KeyAttribute, Options, Scope, Table, Work
+from bulkexec.model import Expression, Index, KeyAttribute, Scope, Table, Work
+from bulkexec.plan import Options
 from bulkexec.reading import Walk, page_items
 from bulkexec.units import TABLE, Span, read_units, write_units
 from bulkexec.writes import Apply, Delete, Move, Put, Update

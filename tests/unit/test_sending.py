@@ -10,7 +10,8 @@ from bulkexec import errors
 from bulkexec.budgets import TableBudgets
 from bulkexec.commands.delete import Delete as DeleteCommand
 from bulkexec.engine import Cap, Run, Spills
-from bulkexec.model import KeyAttribute, Plan, Scope, Table, Work
+from bulkexec.model import KeyAttribute, Scope, Table, Work
+from bulkexec.plan import Plan
 from bulkexec.rate import Budget
 from bulkexec.reader import Reader
 from bulkexec.sending import IN_FLIGHT_A_PAGE, Sending

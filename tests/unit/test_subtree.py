@@ -18,9 +18,10 @@ from bulkexec.commands.move_under import MoveUnder
 from bulkexec.commands.rename import Rename
 from bulkexec.cursor import Cursor, decode_cursor
 from bulkexec.engine import Run, Spills, run_segments
-from bulkexec.model import Counts, KeyAttribute, Options, Plan, Scope, SegmentRecord, Table
+from bulkexec.model import Counts, KeyAttribute, Scope, SegmentRecord, Table
 from bulkexec.nodes import Subtree
 from bulkexec.phases import PhaseReader
+from bulkexec.plan import Options, Plan
 from bulkexec.rate import Budget
 from bulkexec.run import local_cap
 from bulkexec.subtree import Held, above, contains, overlap, waves
