@@ -92,8 +92,10 @@ def _text(function: Any) -> Any:
         source = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
         return [function.__qualname__, _constants(code)]
-    # The source of a lambda is all of its line: two in one line have to be told apart by what they hold.
-    return [source, _constants(code) if source.count("lambda") > 1 else None]
+    # The source of a lambda is all of its line: two in one line have to be told apart by what they hold. What comes
+    # from no file may get another text's lines: from Python 3.13 on, "<string>" is the program of `python -c` as well.
+    no_file = code is not None and code.co_filename.startswith("<")
+    return [source, _constants(code) if no_file or source.count("lambda") > 1 else None]
 
 
 def _constants(code: CodeType | None) -> Any:

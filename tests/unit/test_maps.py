@@ -1,5 +1,6 @@
 """Maps as values: compiled, sent as JSON, compared by fingerprint."""
 
+import linecache
 import subprocess
 import sys
 import traceback
@@ -312,7 +313,14 @@ def test_a_callable_is_known_by_what_it_does(one: Callable[[], Any], other: Call
     assert maps.Local(one()).fingerprint != maps.Local(other()).fingerprint
 
 
-def test_a_callable_without_source_is_known_by_its_code() -> None:
+@pytest.mark.parametrize("source_of_another", [False, True])
+def test_a_callable_without_source_is_known_by_its_code(
+    source_of_another: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if source_of_another:  # as `python -c` leaves it from Python 3.13 on
+        lines = ["def f(other):\n", "    return other\n"]
+        monkeypatch.setitem(linecache.cache, "<string>", (len(lines), None, lines, "<string>"))
+
     def made(text: str) -> Any:
         space: dict[str, Any] = {}
         exec(text, space)
