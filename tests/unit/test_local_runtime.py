@@ -91,6 +91,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(monkeypatch: pytest.Monkey
 WRITER = """
 import sys
 from bulkexec.model import *
+from bulkexec.plan import *
 from bulkexec.runtimes.local import FileCheckpoints, JobFile
 table = Table("orders", "arn", "eu-west-1", "1", (KeyAttribute("pk", "S"),), "ACTIVE", 1, 1, "on-demand")
 checkpoints = FileCheckpoints(JobFile("killed", Plan("count", {}, Work(Scope(table)), 8, False), 0.0))

@@ -77,7 +77,7 @@ def test_pip_installs_it_and_its_commands_are_found(wheel: Wheel, tmp_path: Path
         text=True,
         check=True,
     )
-    assert done.stdout.startswith("delete ['count', 'delete', 'find'")
+    assert done.stdout.startswith("delete ['copy', 'copy-under', 'count', 'delete', ")
     assert site in done.stdout
 
 
