@@ -4,6 +4,7 @@ Rules: DynamoDB developer guide, "DynamoDB item sizes and formats".
 """
 
 import base64
+import binascii
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -87,3 +88,22 @@ _SIZERS: Final[dict[str, Callable[[Any], int]]] = {
     "NS": lambda content: sum(map(_number_bytes, content)),
     "BS": lambda content: sum(map(_binary_bytes, content)),
 }
+
+
+PARTITION_KEY_BYTES, SORT_KEY_BYTES = 2048, 1024
+"""https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
+
+
+def key_size_problem(name: str, typed: Mapping[str, Any], partition: bool) -> str:
+    """What is wrong with the size of a text or binary key value; empty where nothing is, and for numbers.
+
+    Raises ValueError for what is no base64.
+    """
+    ((kind, content),) = typed.items()
+    if kind == "N":
+        return ""
+    size_bytes = len(binascii.a2b_base64(content, strict_mode=True) if kind == "B" else content.encode())
+    limit_bytes = PARTITION_KEY_BYTES if partition else SORT_KEY_BYTES
+    if 0 < size_bytes <= limit_bytes:
+        return ""
+    return f"{name} has {size_bytes:,} bytes, a key has 1 to {limit_bytes:,}"

@@ -15,6 +15,7 @@ import msgspec
 
 from bulkexec import errors
 from bulkexec.equality import same_items
+from bulkexec.item_size import key_size_problem
 from bulkexec.lookup import BATCH_GET_ITEMS, fetch_items
 from bulkexec.model import KeyAttribute, Page, Segment, Work
 from bulkexec.s3 import Location, Objects
@@ -25,8 +26,6 @@ KEYS_A_PAGE = BATCH_GET_ITEMS
 SEGMENTS_OF_A_LIST = 16
 """A list of keys is divided among so many segments at most, because each reads all of it."""
 KEYS_A_SEGMENT = 1000
-PARTITION_KEY_BYTES, SORT_KEY_BYTES = 2048, 1024
-"""https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
 
 UNREADABLE = (OSError, EOFError, zlib.error)
 """What reading a list may raise; the last two where it is gzipped only by name, or cut off."""
@@ -90,7 +89,7 @@ def typed_key(line: bytes, keys: Sequence[KeyAttribute]) -> msgspec.Raw:
 def _key_in(line: bytes, keys: Sequence[KeyAttribute]) -> dict[str, dict[str, str]]:
     texts = _texts(line, keys)
     for attribute, text in zip(keys, texts, strict=True):
-        _check(attribute, text, PARTITION_KEY_BYTES if attribute is keys[0] else SORT_KEY_BYTES)
+        _check(attribute, text, attribute is keys[0])
     return {attribute.name: {attribute.type: text} for attribute, text in zip(keys, texts, strict=True)}
 
 
@@ -115,15 +114,12 @@ def _texts(line: bytes, keys: Sequence[KeyAttribute]) -> list[str]:
     raise ValueError(f"it has no {missing}")
 
 
-def _check(attribute: KeyAttribute, text: str, limit_bytes: int) -> None:
+def _check(attribute: KeyAttribute, text: str, partition: bool) -> None:
     """Refuses what no item can have in its key: it would fail the keys that are asked for beside it too."""
-    if attribute.type == "N":
-        if not is_number(text):
-            raise ValueError(f"{attribute.name} is {text!r}, which is no number")
-        return
-    size_bytes = len(binascii.a2b_base64(text, strict_mode=True) if attribute.type == "B" else text.encode())
-    if not 0 < size_bytes <= limit_bytes:
-        raise ValueError(f"{attribute.name} has {size_bytes:,} bytes, a key has 1 to {limit_bytes:,}")
+    if attribute.type == "N" and not is_number(text):
+        raise ValueError(f"{attribute.name} is {text!r}, which is no number")
+    if problem := key_size_problem(attribute.name, {attribute.type: text}, partition):
+        raise ValueError(problem)
 
 
 def count_keys(source: str, lines: KeyLines, keys: Sequence[KeyAttribute]) -> int:

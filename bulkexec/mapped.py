@@ -13,6 +13,7 @@ from bulkexec.batches import KeyValues
 from bulkexec.codec import NotEncodable, from_python, to_python, value_from_python
 from bulkexec.command import Change, Command, argument
 from bulkexec.equality import same
+from bulkexec.item_size import key_size_problem
 from bulkexec.maps import Compose, Map, SetValues, compose, load, rename, set_values, swap_prefix
 from bulkexec.model import Failure, Page, PageResult, Table, Work
 from bulkexec.where import Node
@@ -154,6 +155,8 @@ class Mapped(Command):
         for key in table.keys:
             if list(typed.get(key.name, ())) != [key.type]:
                 raise Rejected("KeyInvalid", f"the item has no {key.name} of type {key.type}")
+            if problem := key_size_problem(key.name, typed[key.name], key is table.keys[0]):
+                raise Rejected("KeyInvalid", problem)
         if work.target is None and not work.scope.listed and self._found_again(item, typed, work):
             raise Rejected(
                 "OutputMatches", f"what the map makes would be found again, and {self.name} would go on with it"
