@@ -1,8 +1,8 @@
 """bulkexec's way of each case: its engine, reader and writer on real commands.
 
-`scan` is `find` without a place for results; `delete` and `guarded_delete` are the command. Where a command is not
-there yet, one is declared here on the pieces that it will use: `Attributes` and `to_python` for predicates and maps,
-`Put` and `Update` for copies and updates.
+`scan` is `find` without a place for results; `copy`, `edit`, `delete` and `guarded_delete` are the commands. For what
+no command does alone, one is declared here on the pieces that commands use: `Attributes` and `to_python` for predicates
+and maps, `Update` for updates of items that nobody looks into.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,12 @@ from benchmarks.boto3_way import Over
 from bulkexec.budgets import TableBudgets
 from bulkexec.codec import Attributes, to_python
 from bulkexec.command import Command
+from bulkexec.commands.copy import Copy
 from bulkexec.commands.delete import Delete
+from bulkexec.commands.edit import Edit
 from bulkexec.commands.find import Find
 from bulkexec.engine import Cap, Run, Spills
+from bulkexec.maps import set_values
 from bulkexec.model import Expression, KeyAttribute, Page, PageResult, Scope, Statement, Table, Work
 from bulkexec.plan import Plan
 from bulkexec.rate import Budget
@@ -27,7 +30,7 @@ from bulkexec.reader import Reader
 from bulkexec.runtimes.assembly import THREADS, MemoryCheckpoints
 from bulkexec.wire import Refusals, Retrying, Wire
 from bulkexec.writer import Writer
-from bulkexec.writes import Put, Update
+from bulkexec.writes import Update
 
 TABLE = Table(
     name="t",
@@ -48,6 +51,8 @@ FILTERED = Scope(
 )
 WHOLE_TABLE = Scope(TABLE)
 SEGMENTS = 64
+ARCHIVED = set_values(("status=archived",))
+"""`--set status=archived`: each item is decoded, mapped, compared and updated under the filter as a condition."""
 
 
 class Predicate(Command):
@@ -80,19 +85,6 @@ class MapItems(Command):
         for item in page.items:
             boto3_way.grow(to_python(item))
         return PageResult()
-
-
-class Copy(Command):
-    """Puts every item, unopened, into a table."""
-
-    name: ClassVar[str] = "copy"
-    mutates: ClassVar[bool] = True
-
-    def plan(self, scope: Scope) -> Work:
-        return Work(scope)
-
-    def page(self, page: Page, work: Work) -> PageResult:
-        return PageResult(writes=[Put(item) for item in page.items])
 
 
 class Archive(Command):
@@ -152,8 +144,9 @@ CASES = (
     Case("scan", 1 / 60, Find(), boto3_way.scan),
     Case("scan_predicate", 1 / 30, Predicate(), boto3_way.scan_predicate),
     Case("map", 1 / 8, MapItems(), boto3_way.map_items),
-    Case("copy", 1 / 40, Copy(), boto3_way.scan, boto3_way.copy),
+    Case("copy", 1 / 40, Copy(to="another"), boto3_way.scan, boto3_way.copy),
     Case("delete", 1 / 30, Delete(all=True), boto3_way.scan, boto3_way.delete),
     Case("guarded_delete", 1 / 30, Delete(), boto3_way.scan, boto3_way.guarded_delete, FILTERED),
     Case("conditional_update", 1 / 40, Archive(), boto3_way.scan, boto3_way.conditional_update, FILTERED),
+    Case("edit", 1 / 40, Edit(transform=ARCHIVED), boto3_way.scan, boto3_way.conditional_update, FILTERED),
 )

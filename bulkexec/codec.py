@@ -34,6 +34,17 @@ def to_python(raw: msgspec.Raw | bytes) -> dict[str, Any]:
     return _map(_typed_item.decode(raw))
 
 
+def fresh(item: dict[str, Any]) -> dict[str, Any]:
+    """The item again, so that somebody may change it in place: lists and maps are copied, all else cannot change."""
+    return {name: _copied(value) if type(value) in (dict, list) else value for name, value in item.items()}
+
+
+def _copied(value: Any) -> Any:
+    if type(value) is dict:
+        return fresh(value)
+    return [_copied(each) for each in value] if type(value) is list else value
+
+
 def value_to_python(typed: dict[str, Any]) -> Any:
     """One typed value, e.g. `{"N": "1E+100"}`, as a Python value."""
     ((kind, value),) = typed.items()

@@ -10,7 +10,7 @@ import msgspec
 
 from bulkexec import errors
 from bulkexec.batches import KeyValues
-from bulkexec.codec import NotEncodable, from_python, to_python, value_from_python
+from bulkexec.codec import NotEncodable, fresh, from_python, to_python, value_from_python
 from bulkexec.command import Change, Command, argument
 from bulkexec.equality import same
 from bulkexec.item_size import key_size_problem
@@ -118,16 +118,27 @@ class Mapped(Command):
         return PageResult(writes=writes, skipped=skipped, failed=failed)
 
     def after(self, before: PythonItem) -> PythonItem | None:
-        """What the map makes of an item, with the technical attributes that it did not see. Raises `Rejected`."""
+        """What the map makes of an item, with the technical attributes that it did not see. Raises `Rejected`.
+
+        `before` itself stays as it is, whatever the map does.
+        """
+        if self._in_place:
+            before = fresh(before)
         prefix = self.technical_prefix
-        hidden = {name: value for name, value in before.items() if name.startswith(prefix)} if prefix else {}
-        shown = {name: value for name, value in before.items() if name not in hidden} if hidden else before
+        if not prefix:
+            return self._mapped(before)
+        hidden = {name: value for name, value in before.items() if name.startswith(prefix)}
+        shown = {name: value for name, value in before.items() if name not in hidden}
         made = self._mapped(shown)
         if made is None:
             return None
-        if prefix and any(name.startswith(prefix) for name in made):
+        if any(name.startswith(prefix) for name in made):
             raise Rejected("TechnicalField", f"the map gave an attribute that begins with {prefix!r}")
         return {**hidden, **made}
+
+    @cached_property
+    def _in_place(self) -> bool:
+        return self.transform is not None and self.transform.in_place
 
     def _mapped(self, item: PythonItem) -> PythonItem | None:
         try:
@@ -138,7 +149,7 @@ class Mapped(Command):
             return None
         if not isinstance(made, Mapping):
             raise Rejected("MapReturned", f"the map gave {type(made).__name__}, not a dict, None or False")
-        return dict(made)
+        return made if type(made) is dict else dict(made)
 
     @cached_property
     def _function(self) -> Callable[[PythonItem], Any]:
@@ -197,19 +208,19 @@ class Mapped(Command):
             return Change(before, problem=f"{result.failed[0].reason}: {result.failed[0].details}".removesuffix(": "))
         if not result.writes:
             return Change(before)
-        return Change(before, self.after(to_python(raw)))
+        return Change(before, self.after(before))
 
 
 @lru_cache(maxsize=16)
-def _cut(names: tuple[str, ...]) -> tuple[KeyValues, tuple[bytes, ...]]:
-    return KeyValues(names), tuple(msgspec.json.encode(name) for name in names)
+def _cut(names: tuple[str, ...]) -> tuple[KeyValues, bytes]:
+    members = b",".join(msgspec.json.encode(name).replace(b"%", b"%%") + b":%b" for name in names)
+    return KeyValues(names), b"{" + members + b"}"
 
 
 def key_of(raw: msgspec.Raw, work: Work) -> msgspec.Raw:
     """An item's key in the table that is read, as typed JSON."""
-    values, names = _cut(work.scope.table.key_names)
-    parts = [b"%b:%b" % (name, value) for name, value in zip(names, values(raw), strict=True)]
-    return msgspec.Raw(b"{" + b",".join(parts) + b"}")
+    values, form = _cut(work.scope.table.key_names)
+    return msgspec.Raw(form % tuple(values(raw)))
 
 
 def when_of(if_not_exists: bool, if_exists: bool) -> Literal["", "absent", "present"]:

@@ -129,7 +129,7 @@ class Elsewhere(Under, Mapped):
             attributes[sort_name] = msgspec.Raw(msgspec.json.encode(new))
             return Put(msgspec.Raw(msgspec.json.encode(attributes)), self.when)
         before = to_python(raw)
-        after = self.after(to_python(raw))
+        after = self.after(before)
         if after is None:
             return None
         if keys_changed(before, after, work.scope.table):

@@ -62,7 +62,8 @@ class Copy(Mapped):
         return self.each(page, work, self._copied)
 
     def _copied(self, raw: msgspec.Raw, work: Work) -> Write | None:
-        before, after = to_python(raw), self.after(to_python(raw))
+        before = to_python(raw)
+        after = self.after(before)
         if after is None or (work.target is None and after == before):
             return None
         if work.target is None and not keys_changed(before, after, work.scope.table):

@@ -130,7 +130,8 @@ class Edit(Mapped):
         return self.each(page, work, self._edited)
 
     def _edited(self, raw: msgspec.Raw, work: Work) -> Write | None:
-        before, after = to_python(raw), self.after(to_python(raw))
+        before = to_python(raw)
+        after = self.after(before)
         if after is None:
             return None
         moved = keys_changed(before, after, work.scope.table)

@@ -74,7 +74,7 @@ class Move(Mapped):
         observed = self._observed(before)
         if self.transform is None:
             return MoveItem(Put(raw, when), Delete(key_of(raw, work), observed))
-        after = self.after(to_python(raw))
+        after = self.after(before)
         if after is None or (work.target is None and after == before):
             return None
         self._require_elsewhere(before, after, work)

@@ -51,6 +51,11 @@ class Compose(BaseMap, frozen=True):
     maps: tuple["Map", ...]
 
     @property
+    def in_place(self) -> bool:
+        """Whether any of them may."""
+        return any(each.in_place for each in self.maps)
+
+    @property
     def identity(self) -> Any:
         """The maps, in their order."""
         return [(type(each).__name__, each.identity) for each in self.maps]

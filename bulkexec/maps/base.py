@@ -9,8 +9,8 @@ import msgspec
 MapFunction = Callable[[dict[str, Any]], dict[str, Any] | Literal[False] | None]
 """From an item in the Python view of `bulkexec.codec` to another one; None or False: leave the item as it is.
 
-The dict is the function's own, to change in place or not: whoever calls it keeps, for comparison, one that was decoded
-separately and shares nothing with it.
+The dict is the function's own, to change in place or not, if the map says `in_place`: then whoever calls it keeps, for
+comparison, one that shares nothing with it that can change.
 """
 
 
@@ -20,6 +20,11 @@ class BaseMap(msgspec.Struct, frozen=True, tag=str.lower):
     def compile(self) -> MapFunction:
         """The function. What it raises is the item's failure, not the run's."""
         raise NotImplementedError
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the function may change the item that it is given, or anything in it."""
+        return False
 
     @property
     def identity(self) -> Any:

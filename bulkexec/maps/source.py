@@ -30,6 +30,11 @@ class Source(BaseMap, frozen=True):
     sha256: str
 
     @property
+    def in_place(self) -> bool:
+        """A user's function may."""
+        return True
+
+    @property
     def identity(self) -> Any:
         """Text and function; a file may be renamed."""
         return (self.function, self.sha256)

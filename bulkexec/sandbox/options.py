@@ -32,7 +32,7 @@ class SandboxOptions:
     0, so that they are always right).
     `live_tail_session_seconds` is how long a Live Tail session may last (AWS: 3 h).
     `iam` is "off" (any credentials may do anything), "record" (see `SandboxControl.calls`) or "enforce".
-    `glue6_python` is the Python that runs jobs of Glue 6.0, with pyspark 4.1; empty: `python_executable`, if it has that.
+    `glue6_python` is the Python that runs jobs of Glue 6.0, with pyspark 4.1; empty: `python_executable` if it fits.
     `live_tail_buffer_updates` and `live_tail_buffer_events` are what a slow reader may lag behind.
     """
 
