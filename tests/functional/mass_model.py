@@ -12,7 +12,7 @@ from boto3.dynamodb.types import Binary, TypeDeserializer, TypeSerializer
 Item = dict[str, Any]
 Key = tuple[Any, ...]
 
-VERSION, CREATED, TECHNICAL = "-version", "created", "_"
+VERSION, CREATED = "-version", "created"
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ class Model:
 
     shape: Shape
     version_field: bool
-    technical_prefix: bool
+    technical_prefix: str
     source: dict[Key, Item] = field(default_factory=dict)
     target: dict[Key, Item] = field(default_factory=dict)
 
@@ -399,7 +399,7 @@ class Model:
     # -- what they are made of
 
     def _mapped(self, read: Item, step: Step) -> Item | None:
-        hidden = {name: value for name, value in read.items() if self.technical_prefix and name.startswith(TECHNICAL)}
+        hidden = {name: value for name, value in read.items() if self._hides(name)}
         assert step.map_fn is not None
         try:
             made = step.map_fn({name: value for name, value in read.items() if name not in hidden})
@@ -409,7 +409,7 @@ class Model:
             return None
         if not isinstance(made, dict):
             raise _Failed("MapReturned")
-        if self.technical_prefix and any(name.startswith(TECHNICAL) for name in made):
+        if any(map(self._hides, made)):
             raise _Failed("TechnicalField")
         return hidden | made
 
@@ -420,6 +420,9 @@ class Model:
         if exact(after) != exact(read):
             raise _Failed("KeyUnchanged")
         return True
+
+    def _hides(self, name: str) -> bool:
+        return bool(self.technical_prefix) and name.startswith(self.technical_prefix)
 
     def _require_storable(self, after: Item, step: Step) -> None:
         if any(_foreign(value) for value in after.values()):

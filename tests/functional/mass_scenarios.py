@@ -80,7 +80,7 @@ class Scenario:
 
     shape: Shape
     version_field: bool
-    technical_prefix: bool
+    technical_prefix: str
     source: tuple[Item, ...]
     target: tuple[Item, ...]
     step: Step
@@ -102,7 +102,7 @@ def scenarios(draw: st.DrawFn, most_items: int = 16) -> Scenario:
     return Scenario(
         shape,
         version_field=draw(st.booleans()),
-        technical_prefix=draw(st.booleans()),
+        technical_prefix=draw(st.sampled_from(["", "", "_", "-"])),  # the last hides the version, too
         source=source,
         target=target,
         step=step,

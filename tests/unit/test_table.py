@@ -12,8 +12,17 @@ from typing import Any
 import pytest
 
 import bulkexec
-from bulkexec import MassOpResult, errors
-from bulkexec.keywords import in_python, in_python_terms
+from bulkexec import MassOpResult, decode_cursor, errors, maps
+from bulkexec.command import Command, arguments_of
+from bulkexec.commands.copy import Copy
+from bulkexec.commands.delete import Delete
+from bulkexec.commands.edit import Edit
+from bulkexec.cursor import Cursor
+from bulkexec.declarations import Declarations
+from bulkexec.keywords import filter_of, in_python, in_python_terms
+from bulkexec.model import KeyAttribute, Scope, Work
+from bulkexec.model import Table as TableFacts
+from bulkexec.plan import Plan
 from bulkexec.results import ConflictItem, FailedItem
 
 ROOT = Path(__file__).parents[2]
@@ -141,6 +150,46 @@ def test_the_names_that_are_public_are_there() -> None:
         assert getattr(bulkexec, name) is not None
     with pytest.raises(AttributeError, match="nothing"):
         bulkexec.nothing  # noqa: B018
+
+
+# -- tokens --------------------------------------------------------------------------------------------------------
+
+ORDERS = TableFacts(
+    "orders",
+    "arn:aws:dynamodb:eu-west-1:111122223333:table/orders",
+    "eu-west-1",
+    "111122223333",
+    (KeyAttribute("pk", "S"),),
+    "ACTIVE",
+    10,
+    5000,
+    "on-demand",
+    id="6f1c",
+)
+
+
+def fingerprint(command: Command, **options: Any) -> str:
+    declared = Declarations(created_at_field="created", searchable=("name", "mail"))
+    chosen = filter_of("orders", options, declared)
+    arguments = arguments_of(command.prepare())
+    return Plan(command.name, arguments, Work(Scope(ORDERS)), 4, True, where=chosen.text).fingerprint
+
+
+def test_tokens_of_this_minor_version_fit_later_ones() -> None:
+    """These were given out by 0.1. Whoever changes one makes every cursor out there refused."""
+    clauses = ["status:eq:OLD", ("total", "ge", Decimal("9.5"))]
+    edit = Edit(transform=maps.overlay(done=True), version_field="-version")
+    copy = Copy(to="other", if_not_exists=True, transform=maps.swap_prefix("pk", "a", "b"))
+    assert fingerprint(Delete(all=True)) == "32592673cca97136"
+    assert fingerprint(edit, filter=clauses, as_of="2026-01-01") == "4ba12c6e73f417df"
+    assert fingerprint(copy, where="n < 5", search="ada") == "e9c48312ae312987"
+    assert decode_cursor(FROM_0_1) == Cursor("4ba12c6e73f417df", 4, ((0, 1),), {3: '{"pk":{"S":"a"}}'})
+
+
+FROM_0_1 = (
+    "eyJmaW5nZXJwcmludCI6IjRiYTEyYzZlNzNmNDE3ZGYiLCJzZWdtZW50cyI6NCwiZG9uZSI6W1swLDFdXSwib3BlbiI6eyIz"
+    "Ijoie1wicGtcIjp7XCJTXCI6XCJhXCJ9fSJ9LCJqb2IiOiIiLCJ2ZXJzaW9uIjoxLCJoZWxkIjp7fX0"
+)
 
 
 # -- results -------------------------------------------------------------------------------------------------------
