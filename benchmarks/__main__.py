@@ -1,4 +1,4 @@
-"""`python -m benchmarks [client|fleet|fleet-real|spark|memory …]`: measure, and write down what was found.
+"""`python -m benchmarks [client|fleet|fleet-real|spark|memory|import …]`: measure, and write down what was found.
 
 `python -m benchmarks --case copy --endpoint "TLS, 5 ms"` measures a part of `client` and writes nothing down.
 """
@@ -7,7 +7,7 @@ import argparse
 import subprocess
 import sys
 
-from benchmarks import client, document, endpoint, fleet_real, fleet_simulation, memory, spark_overhead
+from benchmarks import client, cold_import, document, endpoint, fleet_real, fleet_simulation, memory, spark_overhead
 from benchmarks.cases import CASES
 
 
@@ -37,6 +37,14 @@ def run_spark() -> None:
     print(spark_overhead.table(found), flush=True)
 
 
+def run_import() -> None:
+    """What the Python API adds to a start."""
+    found = cold_import.measure()
+    document.write_json("cold_import.json", found)
+    document.write_section("import", cold_import.table(found))
+    print(cold_import.table(found), flush=True)
+
+
 def run_fleet() -> None:
     """The fleet's rate limit in virtual time."""
     entries = []
@@ -61,6 +69,7 @@ BENCHMARKS = {
     "fleet-real": run_fleet_real,
     "spark": run_spark,
     "memory": run_memory,
+    "import": run_import,
 }
 
 
