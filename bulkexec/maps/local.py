@@ -30,6 +30,11 @@ class Local(BaseMap, frozen=True, dict=True):
             msgspec.structs.force_setattr(self, "function", name)
 
     @property
+    def in_place(self) -> bool:
+        """A user's function may."""
+        return True
+
+    @property
     def identity(self) -> Any:
         """What the function does, whatever it is called."""
         return self.sha256
