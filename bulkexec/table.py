@@ -150,11 +150,13 @@ class Table(SubtreeOperations):
             given = GivenItems(items)
             command = PutItems(options.get("if_not_exists", False), options.get("if_exists", False), given.fingerprint)
             outline = make_outline(self._session, command, self.name, Filter(keys="items"), running_options(options))
-            result = self._run(outline, "items", options, Given(command, given.source), len(given.lines))
-        if options.get("resume_token"):
-            return result  # the first call has said it
-        rejected = [_rejected(item, why, outline) for item, why in given.rejected]
-        return replace(result, failed=[*rejected, *result.failed], matched=result.matched + len(rejected))
+            rejected = [] if options.get("resume_token") else [_rejected(*each, outline) for each in given.rejected]
+            try:
+                result = self._run(outline, "items", options, Given(command, given.source), len(given.lines))
+            except errors.BulkexecError as error:
+                error.result = None if error.result is None else _with(error.result, rejected)
+                raise
+        return _with(result, rejected)
 
     def delete_by_keys(self, keys: Iterable[Key], **options: Unpack[Running]) -> MassOpResult:
         """Delete the items of these keys. Deleting an absent key is no error."""
@@ -354,6 +356,11 @@ def _failed(failure: Failure) -> FailedItem:
 
 def _python_key(failure: Failure) -> dict[str, Any]:
     return {name: value_to_python(value) for name, value in failure.key.items()}
+
+
+def _with(result: MassOpResult, rejected: list[FailedItem]) -> MassOpResult:
+    """Also with items that were rejected before the first was sent; only the first call says so."""
+    return replace(result, failed=[*rejected, *result.failed], matched=result.matched + len(rejected))
 
 
 def _rejected(item: Mapping[str, Any], why: str, outline: Outline) -> FailedItem:

@@ -314,6 +314,23 @@ def test_given_items_that_cannot_be_stored_are_failed(name: str, tables: Tables)
     json.dumps(result.as_json())
 
 
+def test_what_was_rejected_is_also_in_the_result_of_an_error(name: str, sandbox: Sandbox) -> None:
+    items = [{"pk": f"new{number}"} for number in range(250)]
+    wrong = [{"pk": "wrong", "x": object()}]
+    sandbox.control.faults.add(
+        "error", service="dynamodb", operation="BatchWriteItem", code="AccessDeniedException", after=4
+    )
+    with pytest.raises(errors.AccessDenied) as caught:
+        Table(name).put_items(items + wrong)
+    sandbox.control.faults.clear()
+    first: MassOpResult = caught.value.result
+    assert keys(first.failed) == ["wrong"]
+    assert first.matched == first.processed + 1 > 1
+    rest = Table(name).put_items(items + wrong, resume_token=caught.value.cursor)
+    assert (rest.failed, rest.cursor) == ([], None)
+    assert first.processed + rest.processed >= 250
+
+
 def test_throughput_that_stays_exhausted_is_failed(
     name: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
