@@ -5,6 +5,7 @@ import gzip
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Context, Decimal
+from functools import cached_property
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
@@ -14,6 +15,7 @@ from zlib import crc32
 import msgspec
 
 from bulkexec import errors
+from bulkexec.batches import KeyValues
 from bulkexec.equality import same_items
 from bulkexec.item_size import key_size_problem
 from bulkexec.lookup import BATCH_GET_ITEMS, fetch_items
@@ -168,6 +170,7 @@ class KeyReader:
     def __init__(self, calls: Retrying, work: Work, lines: KeyLines) -> None:
         self._calls, self._work, self._lines = calls, work, lines
         self._open: dict[int, tuple[int, Iterator[msgspec.Raw]]] = {}
+        self._cut = KeyValues(work.scope.table.key_names)
 
     def page(
         self,
@@ -184,7 +187,18 @@ class KeyReader:
         if self._work.projection == table.key_names and not self._work.guarded:
             return Page(shown, len(shown), len(keys), 0.0, last)
         items, units = fetch_items(self._calls, table, shown, True, on_throttle)
-        return Page(items, len(shown), len(keys), units, last, missing=len(shown) - len(items))
+        return Page(items, len(shown), len(keys), units, last, len(shown) - len(items), self._listed)
+
+    def _listed(self, item: msgspec.Raw) -> bool:
+        attributes = self._work.scope.table.keys
+        values = zip(attributes, map(msgspec.json.decode, self._cut(item)), strict=True)
+        return _digest([value[each.type] for each, value in values], attributes) in self._digests
+
+    @cached_property
+    def _digests(self) -> frozenset[bytes]:
+        """Of every key in the list; made when it is first asked for."""
+        attributes = self._work.scope.table.keys
+        return frozenset(_digest(_texts(line, attributes), attributes) for line in self._lines() if line.strip())
 
     def _hidden(self, key: msgspec.Raw) -> bool:
         """Whether this is the key of the reserved row, which is no item of the user's."""
@@ -209,16 +223,14 @@ class KeyReader:
     def _of(self, segment: Segment) -> Iterator[msgspec.Raw]:
         """The keys of a segment, each once. Equal keys are of one segment, since it is chosen by the key."""
         attributes = self._work.scope.table.keys
-        bytes_of = [_CANONICAL[attribute.type] for attribute in attributes]
         seen: set[bytes] = set()
         for line in self._lines():
             if not line.strip():
                 continue
             texts = _texts(line, attributes)
-            same = b"\0".join([each(text) for each, text in zip(bytes_of, texts, strict=True)])
-            if crc32(same) % segment.total != segment.number:
+            if crc32(_canonical(texts, attributes)) % segment.total != segment.number:
                 continue
-            digest = blake2b(same, digest_size=16).digest()
+            digest = _digest(texts, attributes)
             if digest not in seen:
                 seen.add(digest)
                 yield typed_key(line, attributes)
@@ -231,6 +243,14 @@ _CANONICAL: dict[str, Callable[[str], bytes]] = {
     "B": binascii.a2b_base64,
 }
 """The same bytes for values that are equal to DynamoDB."""
+
+
+def _canonical(texts: Sequence[str], attributes: Sequence[KeyAttribute]) -> bytes:
+    return b"\0".join([_CANONICAL[each.type](text) for each, text in zip(attributes, texts, strict=True)])
+
+
+def _digest(texts: Sequence[str], attributes: Sequence[KeyAttribute]) -> bytes:
+    return blake2b(_canonical(texts, attributes), digest_size=16).digest()
 
 
 def _place(start_key: bytes | None) -> int:

@@ -10,6 +10,7 @@ import msgspec
 
 from bulkexec import errors
 from bulkexec.batches import KeyValues
+from bulkexec.changes import difference
 from bulkexec.codec import NotEncodable, fresh, from_python, to_python, value_from_python
 from bulkexec.command import Change, Command, argument
 from bulkexec.equality import same
@@ -19,7 +20,7 @@ from bulkexec.model import Failure, Page, PageResult, Table, Work
 from bulkexec.where import Node
 from bulkexec.where.evaluate import matches
 from bulkexec.where.portable import from_portable
-from bulkexec.writes import Put, Write
+from bulkexec.writes import Move, Observed, Put, Write
 
 PythonItem = dict[str, Any]
 
@@ -108,6 +109,7 @@ class Mapped(Command):
         for raw in page.items:
             try:
                 write = make(raw, work)
+                _require_unlisted(write, page, work)
             except Rejected as rejected:
                 failed.append(Failure(msgspec.json.decode(key_of(raw, work)), rejected.reason, rejected.details))
                 continue
@@ -188,6 +190,19 @@ class Mapped(Command):
         """Whether what the map makes of its own output needs no further put."""
         return again == item
 
+    def told_apart(self, before: PythonItem, put: Put, work: Work) -> Observed:
+        """By what an item is told from an output that was put under its key since it was read, which must stay.
+
+        Only an output that is found, and that the map lets be, can be there. A list has no other key's output.
+        """
+        typed: dict[str, dict[str, Any]] = msgspec.json.decode(put.item)
+        if work.target is not None or work.scope.listed:
+            return {}
+        if work.selects is not None and not matches(self._tree(work), typed):
+            return {}
+        sets, removes = difference(before, to_python(put.item))
+        return observed_of(before, [name for name in (*sets, *removes) if name not in work.scope.table.key_names])
+
     def _tree(self, work: Work) -> Node:
         if id(work) not in self._trees:
             self._trees[id(work)] = from_portable(work.selects)
@@ -199,16 +214,23 @@ class Mapped(Command):
 
     def trial(self, page: Page, work: Work) -> Sequence[Change]:
         """See `Command.trial`."""
-        return [self._tried(raw, work) for raw in page.items] if self.transform is not None else []
+        return [self._tried(page._replace(items=[raw]), work) for raw in page.items] if self.transform else []
 
-    def _tried(self, raw: msgspec.Raw, work: Work) -> Change:
-        before = to_python(raw)
-        result = self.page(Page([raw], 1, 1, 0.0, None), work)
+    def _tried(self, page: Page, work: Work) -> Change:
+        before = to_python(page.items[0])
+        result = self.page(page, work)
         if result.failed:
             return Change(before, problem=f"{result.failed[0].reason}: {result.failed[0].details}".removesuffix(": "))
         if not result.writes:
             return Change(before)
         return Change(before, self.after(before))
+
+
+def _require_unlisted(write: Write | None, page: Page, work: Work) -> None:
+    """An output under a key of the list would replace an item that is still to be read, or be deleted in its place."""
+    put = write.put if isinstance(write, Move) else write
+    if work.target is None and page.listed is not None and isinstance(put, Put) and page.listed(put.item):
+        raise Rejected("OutputMatches", "its new key is in the list itself, so another item's output could be lost")
 
 
 @lru_cache(maxsize=16)

@@ -4,7 +4,7 @@ Items are DynamoDB-typed JSON (`{"pk": {"S": "a"}}`) end to end. They are kept a
 somebody looks into them, so a number keeps its text and a set its tag.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -183,7 +183,8 @@ class Page(NamedTuple):
     """One answer of Scan or Query. `scanned` counts what was evaluated, `matched` what passed the filter.
 
     `last_evaluated_key` is the raw JSON of the key to go on from, None at the end of the segment. `missing` of those
-    that matched were gone when their items were fetched.
+    that matched were gone when their items were fetched. `listed` tells of a page of a list whether an item's key is
+    anywhere in it.
     """
 
     items: list[msgspec.Raw]
@@ -192,6 +193,7 @@ class Page(NamedTuple):
     read_units: float
     last_evaluated_key: bytes | None
     missing: int = 0
+    listed: Callable[[msgspec.Raw], bool] | None = None
 
 
 @dataclass(frozen=True)

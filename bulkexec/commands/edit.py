@@ -169,7 +169,9 @@ class Edit(Mapped):
             raise Rejected("KeyChanged", f"the map changes {', '.join(changed)}; --allow-key-change makes that a move")
         if self.version_field:
             after = {**after, self.version_field: next_version(before, self.version_field)}
-        return Move(self.put_of(after, work, ""), Delete(key_of(raw, work), self._observed(before)))
+        put = self.put_of(after, work, "")
+        observed = {**self._observed(before), **self.told_apart(before, put, work)}
+        return Move(put, Delete(key_of(raw, work), observed))
 
 
 def _of_update(said: str) -> str:

@@ -78,7 +78,8 @@ class Move(Mapped):
         if after is None or (work.target is None and after == before):
             return None
         self._require_elsewhere(before, after, work)
-        return MoveItem(self.put_of(after, work, when), Delete(key_of(raw, work), observed))
+        put = self.put_of(after, work, when)
+        return MoveItem(put, Delete(key_of(raw, work), {**observed, **self.told_apart(before, put, work)}))
 
     @staticmethod
     def _require_elsewhere(before: PythonItem, after: PythonItem, work: Work) -> None:

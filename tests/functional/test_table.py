@@ -724,3 +724,45 @@ def test_ready_made_maps(name: str, tables: Tables) -> None:
     moved = Table(name).move_list(maps.swap_prefix("pk", "k", "item#"), where="begins_with(pk, 'k')")
     assert moved.processed == 10
     assert tables.keys(name) == {f"item#{number}" for number in range(10)}
+
+
+# -- outputs under keys of items that are worked on, too -----------------------------------------------------------
+
+
+def onward(item: dict[str, Any]) -> dict[str, Any] | None:
+    """To the key of the next item, once."""
+    return None if item["state"] == "MOVED" else item | {"pk": f"k{item['n'] + 1}", "state": "MOVED"}
+
+
+ONWARD: dict[str, Callable[[Table], MassOpResult]] = {
+    "move": lambda table: table.move_list(onward, all_items=True, segments=1),
+    "edit": lambda table: table.edit_list(onward, allow_key_change=True, segments=1),
+}
+
+
+@pytest.mark.parametrize("how", sorted(ONWARD))
+def test_an_output_is_not_deleted_in_the_place_of_the_item_it_replaced(how: str, name: str, tables: Tables) -> None:
+    result = ONWARD[how](Table(name))
+    assert (result.matched, result.processed, keys(result.conflicts)) == (10, 1, [f"k{n}" for n in range(1, 10)])
+    assert {item["pk"]["S"]: item["n"]["N"] for item in tables.read(name)} == {f"k{n + 1}": f"{n}" for n in range(10)}
+
+
+LISTED: dict[str, Callable[..., MassOpResult]] = {
+    "move": lambda table, keys, map_fn: table.move_by_keys(keys, map_fn),
+    "edit": lambda table, keys, map_fn: table.edit_by_keys(keys, map_fn, allow_key_change=True),
+    "clone": lambda table, keys, map_fn: table.clone_by_keys(keys, map_fn),
+}
+
+
+@pytest.mark.parametrize("how", sorted(LISTED))
+def test_an_output_under_a_key_of_the_list_is_failed(how: str, name: str, tables: Tables) -> None:
+    def swapped(item: dict[str, Any]) -> dict[str, Any]:
+        return item | {"pk": {"k1": "k2", "k2": "k1"}.get(item["pk"], f"other#{item['pk']}")}
+
+    before = tables.read(name)
+    result = LISTED[how](Table(name), [{"pk": f"k{n}"} for n in range(1, 4)], swapped)
+    assert (result.processed, keys(result.failed)) == (1, ["k1", "k2"])
+    assert {each["reason"] for each in result.failed} == {"OutputMatches"}
+    after = {item["pk"]["S"]: item for item in tables.read(name)}
+    assert all(after[item["pk"]["S"]] == item for item in before if item["pk"]["S"] != "k3")
+    assert after["other#k3"]["n"]["N"] == "3"
