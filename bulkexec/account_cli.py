@@ -74,6 +74,12 @@ def _wishes() -> list[click.Parameter]:
             callback=_list,
             help="Further places where jobs may write results and read keys.",
         ),
+        click.Option(
+            ["--target-role", "target_roles"],
+            metavar="ARN,…",
+            callback=_list,
+            help="Roles that jobs may assume for targets in other accounts.",
+        ),
         click.Option(["--yes"], is_flag=True, help=_YES),
     ]
 
@@ -103,7 +109,7 @@ def _to_make(site: "Site", given: dict[str, Any]) -> "list[Step]":
     from bulkexec.runtimes.bootstrap import Wishes, plan
     from bulkexec.runtimes.role import Limits
 
-    limits = Limits(given.pop("tables"), given.pop("places"))
+    limits = Limits(given.pop("tables"), given.pop("places"), given.pop("target_roles"))
     return plan(site, Wishes(**given, limits=limits))
 
 

@@ -24,10 +24,24 @@ def _list(_context: click.Context, _parameter: click.Parameter, text: str | None
     "--results", metavar="S3-URI,…", callback=_list, help="Further places where results may be written, and keys read."
 )
 @click.option(
+    "--target-role",
+    "target_roles",
+    metavar="ARN,…",
+    callback=_list,
+    help="Roles that may be assumed for targets in other accounts.",
+)
+@click.option(
     "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json: only the document."
 )
 def show(
-    role: Role, tables: tuple[str, ...], account: str, region: str, bucket: str, results: tuple[str, ...], output: str
+    role: Role,
+    tables: tuple[str, ...],
+    account: str,
+    region: str,
+    bucket: str,
+    results: tuple[str, ...],
+    target_roles: tuple[str, ...],
+    output: str,
 ) -> None:
     """Print the policy document of a role; as text, with the reason for each action.
 
@@ -44,6 +58,7 @@ def show(
         account=account,
         bucket=bucket,
         places=results,
+        target_roles=target_roles,
     )
     click.echo(json.dumps(document, indent=2))
     if output == "text":

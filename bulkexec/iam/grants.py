@@ -24,6 +24,7 @@ Resource = Literal[
     "temporary file",
     "Glue job",
     "job role",
+    "target role",
     "principal",
     "log group",
     "log stream",
@@ -95,6 +96,13 @@ def _tables() -> tuple[Grant, ...]:
         ),
         Grant("dynamodb:UpdateItem", table, _WRITERS, ("edit",), "updates where PartiQL cannot say the change"),
         Grant("dynamodb:PutItem", table, _WRITERS, ("copy", "move"), "puts where PartiQL cannot say the condition"),
+        Grant(
+            "sts:AssumeRole",
+            ("target role",),
+            _WORKERS,
+            ("copy", "move"),
+            "credentials for a target in another account; only where --target-role names roles",
+        ),
     )
 
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from bulkexec import layout
 from bulkexec.iam.grants import GRANTS, Grant, Resource, Role
@@ -30,11 +30,12 @@ def partition_of(region: str) -> str:
 class Scope:
     """What the resources of a policy are called. `tables` are names or ARNs; none: every table of account and region.
 
-    `places` are further S3 locations (bucket or bucket/prefix) where results may go and keys may come from. `region`
-    and `account` left as they are make a document to fill in.
+    `places` are further S3 locations (bucket or bucket/prefix) where results may go and keys may come from, and
+    `target_roles` the ARNs of roles that may be assumed for targets. `region` and `account` left as they are make a
+    document to fill in.
     """
 
-    tables: tuple[str, ...] = ()
+    tables: Sequence[str] = ()
     partition: str = "aws"
     region: str = "REGION"
     account: str = "ACCOUNT"
@@ -43,7 +44,8 @@ class Scope:
     job: str = "bulkexec"
     job_role: str = "bulkexec-job"
     log_groups: tuple[str, ...] = ("/aws-glue/jobs/output", "/aws-glue/jobs/error")
-    places: tuple[str, ...] = ()
+    places: Sequence[str] = ()
+    target_roles: Sequence[str] = ()
 
     @property
     def bucket_name(self) -> str:
@@ -76,6 +78,7 @@ class Scope:
             "temporary file": [self._object(f"{self.bucket_name}/{layout.TEMP}/*")],
             "Glue job": [self._arn("glue", f"job/{self.job}")],
             "job role": [f"arn:{self.partition}:iam::{self.account}:role/{self.job_role}"],
+            "target role": list(self.target_roles),
             # A policy cannot say "who this is attached to" of a role.
             "principal": [f"arn:{self.partition}:iam::{self.account}:{kind}/*" for kind in ("user", "role")],
             # Both spellings: the service takes the one for some operations and the other for the rest.
@@ -96,20 +99,21 @@ class Scope:
         return self._object(f"{place.removeprefix('s3://').strip('/')}/*")
 
 
-def policy(
-    role: Role,
-    *,
-    tables: Sequence[str] = (),
-    partition: str = "aws",
-    region: str = "REGION",
-    account: str = "ACCOUNT",
-    bucket: str = "",
-    control_table: str = Scope.control_table,
-    places: Sequence[str] = (),
-) -> Document:
+class Names(TypedDict, total=False):
+    """What a policy is made for, beside its tables: see `Scope`."""
+
+    partition: str
+    region: str
+    account: str
+    bucket: str
+    control_table: str
+    places: Sequence[str]
+    target_roles: Sequence[str]
+
+
+def policy(role: Role, *, tables: Sequence[str] = (), **names: Unpack[Names]) -> Document:
     """The policy document of a role; see `Scope` for the rest."""
-    scope = Scope(tuple(tables), partition, region, account, bucket, control_table=control_table, places=tuple(places))
-    return document(grants_of(role), scope)
+    return document(grants_of(role), Scope(tables, **names))
 
 
 def grants_of(role: Role) -> tuple[Grant, ...]:
@@ -118,7 +122,7 @@ def grants_of(role: Role) -> tuple[Grant, ...]:
 
 
 def document(grants: Iterable[Grant], scope: Scope) -> Document:
-    """A policy document that allows these grants and nothing else: one statement for each kind of resource."""
+    """A policy document that allows these grants and nothing else: one statement for each kind of resource there is."""
     statements: dict[tuple[str, str], set[str]] = {}
     for grant in grants:
         for resource in grant.on:
@@ -128,6 +132,7 @@ def document(grants: Iterable[Grant], scope: Scope) -> Document:
         "Statement": [
             _statement(resource, passed_to, sorted(actions), scope)  # type: ignore[arg-type]
             for (resource, passed_to), actions in statements.items()
+            if scope.arns(resource)  # type: ignore[arg-type]
         ],
     }
 
@@ -149,24 +154,14 @@ def trust_policy(partition: str = "aws") -> Document:
     }
 
 
-def session_policy(
-    tables: Sequence[str],
-    *,
-    partition: str,
-    region: str,
-    account: str,
-    bucket: str,
-    control_table: str,
-    mutates: bool = True,
-    places: Sequence[str] = (),
-) -> str | None:
+def session_policy(tables: Sequence[str], *, mutates: bool = True, **names: Unpack[Names]) -> str | None:
     """An ExecutionRoleSessionPolicy that narrows the job's role for one run to these tables (ARNs or names).
 
     A run that changes nothing may only read. A session policy takes away and never gives: only tables, buckets and
     actions are narrowed here, so that it is short, and where in the bucket is left to the role's own policy. None when
     it is longer than Glue takes; then the role's own policy holds alone.
     """
-    scope = Scope(tuple(tables), partition, region, account, bucket, control_table=control_table, places=tuple(places))
+    scope = Scope(tables, **names)
     grants = grants_of("job" if mutates else "job-read-only")
     statements = [
         _allow(_actions(grants, "table", "index"), scope.arns("table") + scope.arns("index")),
@@ -174,8 +169,11 @@ def session_policy(
         _allow(_actions(grants, "script", "wheel", "job folder", "result"), scope.folders()),
         _allow(_actions(grants, "bucket"), scope.arns("bucket")),
         _allow(_actions(grants, "log group", "log stream"), ["*"]),
+        _allow(_actions(grants, "target role"), scope.arns("target role")),
     ]
-    text = json.dumps({"Version": VERSION, "Statement": statements}, separators=(",", ":"))
+    text = json.dumps(
+        {"Version": VERSION, "Statement": [each for each in statements if each["Resource"]]}, separators=(",", ":")
+    )
     return text if len(text) <= SESSION_POLICY_CHARACTERS else None
 
 

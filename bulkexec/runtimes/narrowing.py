@@ -28,4 +28,5 @@ def session_policy(plan: Plan, deployment: Deployment) -> str | None:
         control_table=deployment.control_table,
         mutates=plan.mutates and not plan.options.dry_run,
         places=[place for place in places if not place.startswith(own)],
+        target_roles=[plan.options.target_role] if plan.options.target_role else [],
     )

@@ -5,7 +5,7 @@ own in it; the last that is torn down takes the role along.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -22,13 +22,20 @@ WHAT = "role"
 
 @dataclass(frozen=True)
 class Limits:
-    """What jobs may touch: tables by name or ARN ("*": all of account and region), further places for results and keys.
+    """What jobs may touch: tables by name or ARN ("*": all of account and region), further places for results and keys,
+    roles (ARNs) to assume for targets in other accounts.
 
-    None leaves what the role has; a new one has all tables and no further place.
+    None leaves what the role has; a new one has all tables, no further place and no such role.
     """
 
     tables: tuple[str, ...] | None = None
     places: tuple[str, ...] | None = None
+    target_roles: tuple[str, ...] | None = None
+
+    def or_else(self, kept: "Limits") -> "Limits":
+        """These limits, and those `kept` where there are none."""
+        pairs = ((getattr(self, each.name), getattr(kept, each.name)) for each in fields(self))
+        return Limits(*(there if given is None else given for given, there in pairs))
 
 
 NO_LIMITS = Limits()
@@ -49,7 +56,9 @@ def _limits_of(document: dict[str, Any] | None) -> Limits:
     resources = {each.get("Sid"): each.get("Resource", []) for each in _statements(document or {})}
     places = [arn.split(":::", 1)[-1].removesuffix("/*") for arn in resources.get("Result", [])]
     return Limits(
-        tuple(resources.get("Table", [])), tuple(place for place in places if not place.endswith(f"/{layout.RESULTS}"))
+        tuple(resources.get("Table", [])),
+        tuple(place for place in places if not place.endswith(f"/{layout.RESULTS}")),
+        tuple(resources.get("TargetRole", [])),
     )
 
 
@@ -96,13 +105,12 @@ class JobRole:
 
     def wanted(self, now: dict[str, Any] | None = None) -> dict[str, Any]:
         """What a job's role has to be allowed; what is not limited anew is limited as in the policy it has `now`."""
-        site, kept = self._site, _limits_of(now)
-        tables = kept.tables if self._limits.tables is None else self._limits.tables
-        places = kept.places if self._limits.places is None else self._limits.places
+        site, limits = self._site, self._limits.or_else(_limits_of(now))
         return iam.policy(
             "job",
-            tables=tables or (),
-            places=places or (),
+            tables=limits.tables or (),
+            places=limits.places or (),
+            target_roles=limits.target_roles or (),
             partition=site.partition,
             region=site.region,
             account=site.account,

@@ -59,6 +59,9 @@ RARE = {
         "servicequotas:GetAWSDefaultServiceQuota",
         "anything",
     ): "a quota that was never raised: test_ceilings.py",
+    ("caller", "sts:AssumeRole", "target role"): "a role for the target: below",
+    ("job", "sts:AssumeRole", "target role"): "the same",
+    ("job-read-only", "sts:AssumeRole", "target role"): "the same",
     ("caller", "s3:PutObject", "wheel"): "a command of another package: tests/functional/test_plugin.py",
     ("job", "logs:CreateLogGroup", "log group"): "log groups that bootstrap was not allowed to make",
     ("job-read-only", "logs:CreateLogGroup", "log group"): "the same",
@@ -305,6 +308,31 @@ def test_every_call_is_in_the_policy_and_every_row_of_the_policy_is_needed(life:
     used = set().union(*own.values(), *in_glue.values())
     idle = {row[:2] for row in rows} - used - {row[1:] for row in RARE if row[0] == role}
     assert not idle
+
+
+# -- a role for the target -----------------------------------------------------------------------------------------
+
+
+def test_a_targets_role_is_assumed_by_those_who_are_allowed_to(tmp_path: Path) -> None:
+    """An enforced sandbox is one account, so the role is of this one; that of another is assumed in the same way."""
+    role = f"arn:aws:iam::{ACCOUNT}:role/target"
+    with enforced(tmp_path) as account:
+        trusted = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "sts:AssumeRole"}
+        document = json.dumps(iam.policy("job", tables=["glue-archive"], **HERE))
+        client = account.sandbox.client("iam")
+        client.create_role(RoleName="target", AssumeRolePolicyDocument=json.dumps({"Statement": [trusted]}))
+        client.put_role_policy(RoleName="target", PolicyName="target", PolicyDocument=document)
+        administrator = account.user("administrator", iam.policy("bootstrap", **HERE))
+        administrator.run("bootstrap", "--yes")
+        copy = [*account.on_tables("copy the new", "glue"), "--target-role", role, "--runtime", "glue"]
+        says_so(account.user("other", iam.policy("caller", **HERE)).run(*copy), "sts:AssumeRole")
+        caller = account.user("caller", iam.policy("caller", target_roles=[role], **HERE))
+        says_so(caller.run(*copy), "sts:AssumeRole")  # the caller may, the job's role may not
+        assert administrator.run("bootstrap", "--yes", "--target-role", role).code == 0
+        again = administrator.run("bootstrap", "--yes", "--workers", "3")
+        assert "permissions" not in again.text, "what was given before is kept"
+        done = caller.run(*copy)
+        assert done.code == 0, done.text
 
 
 # -- one action taken away -----------------------------------------------------------------------------------------

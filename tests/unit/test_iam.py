@@ -145,6 +145,22 @@ def test_places_for_results_are_added() -> None:
     assert {"arn:aws:s3:::exports/daily/*", "arn:aws:s3:::archive/*"} < puts
 
 
+@pytest.mark.parametrize("role", ["caller", "job", "job-read-only"])
+def test_roles_for_targets_may_be_assumed_where_they_are_named_and_no_others(role: iam.Role) -> None:
+    there = "arn:aws:iam::444455556666:role/target"
+    arguments = ["show", role, "--target-role", there, "--output", "json"]
+    document = json.loads(CliRunner().invoke(command, arguments, catch_exceptions=False).stdout)
+    assert {arn for action, arn in allowed(document) if action == "sts:AssumeRole"} == {there}
+    assert "sts:AssumeRole" not in {action for action, _ in allowed(iam.policy(role))}
+
+
+def test_a_session_policy_leaves_the_role_for_the_target() -> None:
+    there = "arn:aws:iam::444455556666:role/target"
+    text = iam.session_policy(["orders"], target_roles=[there], mutates=False, **SESSION)
+    assert text is not None
+    assert ("sts:AssumeRole", there) in allowed(json.loads(text))
+
+
 def test_trust_is_in_glue_and_nobody_else() -> None:
     for partition in ("aws", "aws-us-gov", "aws-cn"):
         (only,) = statements(iam.trust_policy(partition))
