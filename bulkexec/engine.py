@@ -316,13 +316,21 @@ def run_segments(run: Run, numbers: Iterable[int]) -> list[SegmentRecord]:
                 failed.append(error)
                 failing.set()
 
+    walking = threading.Semaphore(threads)
+
+    def walk() -> None:
+        with walking:
+            work()
+
     workers = ThreadPoolExecutor(threads, thread_name_prefix="segment-worker")
-    walks = [workers.submit(work) for _ in range(min(threads, len(queue)))]
     try:
-        wait(walks)
+        wait([workers.submit(walk) for _ in range(min(threads, len(queue)))])
     except BaseException:  # Ctrl-C in the caller's thread: nothing may be written after it has been told
         failing.set()
-        wait(walks)
+        # Not the pool's threads: it does not know one that was being started when the Ctrl-C came.
+        for _ in range(threads):
+            walking.acquire()
+        walking.release(threads)
         raise
     finally:
         workers.shutdown()

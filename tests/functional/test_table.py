@@ -121,7 +121,11 @@ def test_nothing_is_written_after_an_interrupt(tables: Tables) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         Table(name).edit_list(map_fn, segments=40)
-    assert not [each for each in threading.enumerate() if each.name.startswith(("segment-worker", "request"))]
+    told = state_of(tables, name)
+    for each in threading.enumerate():
+        if each.name.startswith(("segment-worker", "request")):
+            each.join(10)
+    assert state_of(tables, name) == told
 
 
 def test_a_table_by_its_arn(name: str, tables: Tables) -> None:
