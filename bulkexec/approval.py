@@ -22,18 +22,18 @@ FORMAT = 1
 class Approval:
     """A plan to be run later, made by version `bulkexec`.
 
-    `runs_on` is where, in words that say all that matters; `map_hash` is that of the command with its map, `keys_hash`
-    that of a list of keys. `limits` and `remarks` are for display.
+    `runs_on` is where, in words that say all that matters; `keys_hash` is that of a list of keys, `limits` and
+    `remarks` are for display. `plan_hash` is of all of them, so that what is shown and confirmed is what was planned.
     """
 
     bulkexec: str
     plan: Plan
     runs_on: str
-    map_hash: str
     keys_hash: str = ""
     limits: tuple[tuple[str, str], ...] = ()
     remarks: tuple[str, ...] = ()
     format: int = FORMAT
+    plan_hash: str = ""
 
     def to_json(self) -> bytes:
         """As a file, for people to read and for `read_approval`."""
@@ -49,12 +49,15 @@ def approve(
     remarks: Iterable[str] = (),
 ) -> Approval:
     """What is written for a plan by this `version`."""
-    return Approval(version, plan, runs_on, map_hash(plan), keys_hash, tuple(limits), tuple(remarks))
+    approval = Approval(version, plan, runs_on, keys_hash, tuple(limits), tuple(remarks))
+    return replace(approval, plan_hash=plan_hash(approval))
 
 
-def map_hash(plan: Plan) -> str:
-    """Of the command and all of its arguments, the text of a map among them."""
-    content = msgspec.json.encode((plan.command, plan.arguments), order="sorted")
+def plan_hash(approval: Approval) -> str:
+    """Of everything but the version: command, map, filter, tables, options, and what is shown of them."""
+    data = msgspec.json.encode(replace(approval, bulkexec="", plan_hash=""))
+    # Read back once, because 5 and 5.0 are the same rate and are not written the same.
+    content = msgspec.json.encode(msgspec.json.decode(data, type=Approval), order="sorted")
     return hashlib.sha256(content).hexdigest()
 
 
@@ -77,8 +80,8 @@ def read_approval(data: bytes, name: str, version: str) -> Approval:
         approval = msgspec.json.decode(data, type=Approval)
     except msgspec.ValidationError as error:
         raise _stale(f"{name} cannot be read by this version: {error}") from error
-    if map_hash(approval.plan) != approval.map_hash:
-        raise _stale(f"{name} was changed after it was made: its command or map is not the one that was planned")
+    if plan_hash(approval) != approval.plan_hash:
+        raise _stale(f"{name} was changed after it was made: it is not what was planned")
     return approval
 
 

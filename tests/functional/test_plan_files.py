@@ -98,7 +98,7 @@ def test_another_region_is_refused(bulkexec, tables, planned):
     ("change", "words"),
     [
         (lambda plan: plan | {"bulkexec": "9.0.0"}, "made by bulkexec 9.0.0"),
-        (lambda plan: plan | {"map_hash": "0" * 64}, "changed after it was made"),
+        (lambda plan: plan | {"plan_hash": "0" * 64}, "changed after it was made"),
         (lambda plan: [], "is no plan"),
     ],
 )

@@ -72,9 +72,28 @@ def test_a_plan_of_another_format_or_shape_is_refused():
         read_approval(changed(plan={"command": "delete"}), "plan.json", __version__)
 
 
-def test_a_plan_whose_command_or_map_was_changed_is_refused():
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("plan.arguments.all", True),
+        ("plan.where", "status = 'NEW'"),
+        ("plan.work.scope.filter.values", {":v0": {"S": "NEW"}}),
+        ("plan.work.scope.table.name", "customers"),
+        ("plan.options.write_rate", 9e9),
+        ("plan.options.cost_limit", None),
+        ("plan.mutates", False),
+        ("runs_on", "Glue 5.1, 200 x G.1X"),
+        ("limits", [["Write rate", "next to nothing"]]),
+    ],
+)
+def test_a_plan_of_which_anything_was_changed_is_refused(path, value):
     document = msgspec.json.decode(approve(__version__, PLAN, "this process").to_json())
-    document["plan"]["arguments"]["all"] = True
+    *parents, last = path.split(".")
+    inner = document
+    for name in parents:
+        inner = inner[name]
+    assert inner[last] != value
+    inner[last] = value
     with pytest.raises(errors.PlanStale, match="changed after it was made"):
         read_approval(msgspec.json.encode(document), "plan.json", __version__)
 
