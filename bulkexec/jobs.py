@@ -9,6 +9,7 @@ from bulkexec.describe import recovery, require_recovery, require_same_table
 from bulkexec.launch import Launch, follow, job_id_of, naming, submit, walk
 from bulkexec.model import Table
 from bulkexec.plan import Plan
+from bulkexec.planning import key_list
 from bulkexec.prepare import Caller, in_region
 from bulkexec.pricing import fetch_prices
 from bulkexec.rate import Kind, parse_asked
@@ -37,7 +38,19 @@ def _resume_local(caller: Caller, job: local.JobFile) -> Report:
     with local.hold_job(job.id):
         # Read again: what another process had written until it let the job go.
         job = local.read_job(job.id) or job
+        _require_same_list(caller, job)
         return walk(caller, _again(caller, job.plan, job.id, None), job)
+
+
+def _require_same_list(caller: Caller, job: local.JobFile) -> None:
+    """A checkpoint is a place in the list: in another one keys would be left out, or done again."""
+    work = job.plan.work
+    if work.keys_sha256 and key_list(caller.session, work.scope.table, work.keys).sha256 != work.keys_sha256:
+        raise errors.BadArgument(
+            f"{work.keys} is not the list that job {job.id} began with",
+            fix="put that one back, or start the command anew",
+            state="nothing written since",
+        )
 
 
 def _resume_in_glue(caller: Caller, job_id: str) -> Report:

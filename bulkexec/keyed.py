@@ -6,10 +6,10 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Context, Decimal
 from functools import cached_property
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
 import msgspec
@@ -124,19 +124,27 @@ def _check(attribute: KeyAttribute, text: str, partition: bool) -> None:
         raise ValueError(problem)
 
 
-def count_keys(source: str, lines: KeyLines, keys: Sequence[KeyAttribute]) -> int:
-    """How many lines of a list have keys. Raises `errors.BadArgument` when it cannot be read or a line has none."""
-    count = 0
+class KeyList(NamedTuple):
+    """How many lines of a list have keys, and the hash of all of its lines: places in another list are other keys."""
+
+    keys: int
+    sha256: str
+
+
+def survey(source: str, lines: KeyLines, keys: Sequence[KeyAttribute]) -> KeyList:
+    """Goes through a list once. Raises `errors.BadArgument` when it cannot be read or a line has no key."""
+    count, content = 0, sha256()
     try:
         for number, line in enumerate(lines(), 1):
             if line.strip():
                 _require_key(source, number, line, keys)
+                content.update(line.strip() + b"\n")
                 count += 1
     except UNREADABLE as error:
         raise _unreadable(source, error) from error
     if not count:
         raise errors.BadArgument(f"{source} has no keys", fix="check --keys-from")
-    return count
+    return KeyList(count, content.hexdigest())
 
 
 def _unreadable(source: str, error: Exception) -> errors.BadArgument:

@@ -122,9 +122,9 @@ class Work:
     `guarded` says that each delete and update goes with the scope's guard. Puts go to `target`, None is the scope's
     table. `update` is the expression that `Apply` runs. With `index` its entries are read instead of the table, and
     with `lookup` the items they belong to are then fetched. With `keys` (a file, or s3://) the items of these keys are
-    read, each once. `hidden` is the key of an item that no run sees. `changes_source` says whether the scope's table is
-    written at all when there is a target. `selects` is the filter's tree as `where.portable` packs it. With `phases`
-    each is one segment, and `phase` is the one that is walked.
+    read, each once; `keys_sha256` is the list's. `hidden` is the key of an item that no run sees. `changes_source` says
+    whether the scope's table is written at all when there is a target. `selects` is the filter's tree as
+    `where.portable` packs it. With `phases` each is one segment, and `phase` is the one that is walked.
     """
 
     scope: Scope
@@ -137,6 +137,7 @@ class Work:
     index: str = ""
     lookup: bool = False
     keys: str = ""
+    keys_sha256: str = ""
     hidden: dict[str, Any] | None = None
     descending: bool = False
     changes_source: bool = True

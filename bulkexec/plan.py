@@ -116,7 +116,8 @@ class Plan:
     def fingerprint(self) -> str:
         """Hash of what must not change between a run and its continuation.
 
-        That is command, arguments, table with its id and keys, the filter as it was given, and whether it is a dry run.
+        That is command, arguments, table with its id and keys, the filter as it was given, what a list of keys has, and
+        whether it is a dry run.
         """
         table = self.work.scope.table
         identity: tuple[Any, ...] = (
@@ -132,6 +133,8 @@ class Plan:
         if work.target is not None:
             # Only then, so that tokens of earlier versions still fit.
             identity += (work.target.arn, work.target.id)
+        if work.keys_sha256:
+            identity += (work.keys_sha256,)
         return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()[:16]
 
     @property

@@ -12,7 +12,7 @@ from bulkexec.cost import Terms, estimate
 from bulkexec.describe import describe, recovery, require_recovery, user_errors
 from bulkexec.dollars import GlueShape, Prices
 from bulkexec.extrapolate import Sample
-from bulkexec.keyed import KeyReader, count_keys, key_lines, segments_for
+from bulkexec.keyed import KeyList, KeyReader, key_lines, segments_for, survey
 from bulkexec.model import Page, Segment, Table, Work
 from bulkexec.plan import Estimate, Options, Plan
 from bulkexec.pricing import fetch_prices
@@ -124,7 +124,9 @@ def make_plan(
     outline = make_outline(session, command, table_name, chosen, options)
     command, work, selected = outline.command, outline.work, outline.selected
     table = selected.scope.table
-    keys = _keys(session, table, chosen.keys) if chosen.keys else None
+    listed = key_list(session, table, chosen.keys) if chosen.keys else None
+    keys = listed.keys if listed is not None else None
+    work = replace(work, keys_sha256=listed.sha256) if listed is not None else work
     change = trial(session, command, work)
     if options.results:
         Objects(session, table.region).require_writable(Location.parse(options.results))
@@ -183,10 +185,11 @@ def _segments(table: Table, work: Work, slots: int, requested: int | None, keys:
     return total_segments(table.size_bytes, slots, requested, pinned=work.scope.pinned)
 
 
-def _keys(session: boto3.Session, table: Table, keys: str) -> int:
+def key_list(session: boto3.Session, table: Table, keys: str) -> KeyList:
+    """A list of keys, gone through once. Raises `errors.BadArgument` for what is none."""
     try:
         with user_errors(f"read {keys}"):
-            return count_keys(keys, key_lines(keys, lambda: Objects(session, table.region)), table.keys)
+            return survey(keys, key_lines(keys, lambda: Objects(session, table.region)), table.keys)
     except errors.RequestRejected as error:  # no such bucket
         raise errors.BadArgument(error.message, why=error.why, fix="check --keys-from") from error
 

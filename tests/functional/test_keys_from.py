@@ -76,11 +76,29 @@ def test_a_folder_is_a_list_and_a_relative_path_is_of_where_it_was_said(
     assert outcome.code == 4, outcome.stderr
     (tmp_path / "lists").rename(tmp_path / "away")
     gone = bulkexec.json("resume", outcome.report["job_id"], cwd="/")
-    assert (gone.code, gone.report["status"]) == (1, "failed")
+    assert (gone.code, gone.report["status"]) == (2, "refused")
     assert "cannot be read" in gone.report["error"][0]
     (tmp_path / "away").rename(tmp_path / "lists")
     assert bulkexec.json("resume", outcome.report["job_id"], cwd="/").report["processed"] == 200
     assert added(tables, table) == {f"k{n:07d}": "1" for n in range(200)}
+
+
+def test_a_checkpoint_is_a_place_in_one_list_and_in_no_other(
+    edit: Any, bulkexec: Any, tables: Any, items: Any, listed: Any
+) -> None:
+    table = tables.make(items(300, 60))
+    path = listed([key(n) for n in range(250)])
+    stopped = edit(table, "--keys-from", path, *ADD, "--max-items", "100").report
+    listed([key(n) for n in range(50, 250)])
+    resumed = bulkexec.json("resume", stopped["job_id"])
+    assert (resumed.code, resumed.report["status"]) == (2, "refused")
+    assert "is not the list that job" in resumed.report["error"][0]
+    with_token = edit.tried(table, "--keys-from", path, *ADD, "--resume-token", stopped["cursor"])
+    assert (with_token.code, "BX111" in with_token.report["error"][0]) == (2, True)
+    assert len(added(tables, table)) == 100
+    listed([key(n) for n in range(250)])
+    assert edit(table, "--keys-from", path, *ADD, "--resume-token", stopped["cursor"]).report["processed"] == 150
+    assert added(tables, table) == {f"k{n:07d}": "1" for n in range(250)}
 
 
 def test_deletes_by_key_need_no_read(verb: Any, tables: Any, items: Any, listed: Any) -> None:
