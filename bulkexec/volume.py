@@ -54,9 +54,10 @@ class Basis:
         matching = self._matching(items)
         writes = {place: self._written(place, items, matching) for place in self._places()}
         written = self._all_written(items, writes)
-        per_item = written.value / items.value if items.value else 0.0
+        # `engine` sizes its pages by what tables take; of their indexes it knows how far behind they are.
+        base = together([units for (_, name), units in writes.items() if name == TABLE])
         # Each phase walks the same items again, and some look at each one's counterpart.
-        walks = [self._reads(items, matching, per_item)] * max(1, len(self.work.phases))
+        walks = [self._reads(items, matching, base)] * max(1, len(self.work.phases))
         reads = together([*walks, *[self._looked_up(matching)] * self.work.looks])
         return Volume(reads, matching, writes, written, self._conclusive)
 
@@ -99,12 +100,14 @@ class Basis:
 
     # -- reads ---------------------------------------------------------------------------------------------------
 
-    def _reads(self, items: Expected, matching: Expected, writes_per_item: float) -> Expected:
+    def _reads(self, items: Expected, matching: Expected, writes: Expected) -> Expected:
+        """`writes` are those to tables, without their indexes."""
         if self.keys is not None:
             return self._looked_up(items)
-        limit = self._page_items(self._threads, self._item_bytes.middle, writes_per_item)
+        limit = self._page_items(self._threads, self._item_bytes.middle, writes.value / max(1.0, items.value))
         whole = self._walk(items.value, self._item_bytes.middle, limit)
-        value, low = whole.expected, self._walk(items.span.low, self._item_bytes.low, limit).bounds.low
+        widest = max(limit, self._widest_page(writes.span.low / max(1.0, items.span.high)))
+        value, low = whole.expected, self._walk(items.span.low, self._item_bytes.low, widest).bounds.low
         high = self._walk(items.span.high, self._item_bytes.high, self._narrowest_page).bounds.high
         exact = self._as_sampled(limit)
         if exact is not None:
@@ -128,6 +131,10 @@ class Basis:
     @property
     def _threads(self) -> int:
         return max(1, min(self.slots, self.segments))
+
+    def _widest_page(self, least_units: float) -> float:
+        """How many items the largest page may have: what one leads to is learned from the pages before it."""
+        return 2 * self._page_items(self._threads, self._item_bytes.low, least_units)
 
     @property
     def _narrowest_page(self) -> float:

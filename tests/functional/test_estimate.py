@@ -247,6 +247,19 @@ def test_a_move_is_priced_on_both_sides(tables: Any, session: boto3.Session, bul
     holds(found, blind, report)
 
 
+def test_reads_where_an_index_and_little_capacity_make_pages_small(tables: Any, bulkexec: Any, tmp_path: Any) -> None:
+    capacity = {"ProvisionedThroughput": {"ReadCapacityUnits": 50, "WriteCapacityUnits": 20}}
+    indexed = {**index("by-state", "state"), **capacity}
+    items = [sized(n, 100) for n in range(60)]
+    name = made(tables, Sort(items, {"BillingMode": "PROVISIONED", **capacity, **with_indexes(indexed)}))
+    file = tmp_path / "plan.json"
+    assert bulkexec("plan", "delete", "--table", name, "--all", "-o", str(file)).code == 0
+    low, high = json.loads(file.read_bytes())["plan"]["estimate"]["reads"]
+    report = bulkexec.json("apply", str(file), "--yes").report
+    assert report["processed"] == len(items)
+    assert low <= report["read_units"] <= high
+
+
 def test_one_item_collection(tables: Any, session: boto3.Session, bulkexec: Any) -> None:
     items = [{**sized(n, 500), "pk": {"S": f"p{n % 3}"}, "sk": {"S": f"s{n:05d}"}} for n in range(600)]
     name = tables.make(items, keys=(("pk", "S"), ("sk", "S")))
