@@ -79,4 +79,6 @@ def declared(table_name: str, path: Path | None) -> Declarations:
     try:
         return msgspec.convert(mine, Declarations)
     except msgspec.ValidationError as error:
-        raise errors.BadArgument(f"{path.name}, table {table_name}: {error}", fix="see README, Declarations") from error
+        raise errors.BadArgument(
+            f"{path.name}, table {table_name}: {error}", fix="see docs/mass-operations.md, Declarations"
+        ) from error

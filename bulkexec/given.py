@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from bulkexec import errors
 from bulkexec.codec import Attributes, NotEncodable, from_python
 from bulkexec.command import Command
 from bulkexec.keyed import KEYS_A_PAGE
@@ -56,6 +57,10 @@ class GivenItems:
         self.lines: list[bytes] = []
         self.rejected: list[tuple[Mapping[str, Any], str]] = []
         for item in items:
+            if not isinstance(item, Mapping):
+                raise errors.BadArgument(
+                    f"{item!r} is no item", fix='give a list: [{"pk": "a"}]', state="nothing written"
+                )
             try:
                 self.lines.append(from_python(item))
             except NotEncodable as error:

@@ -1,7 +1,9 @@
 """Which items a run is about, as the user says it, and as DynamoDB is asked for it."""
 
+import base64
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -12,6 +14,7 @@ from bulkexec.model import Index, KeyAttribute, Scope, Table, Work
 from bulkexec.where import Node
 from bulkexec.where.portable import to_portable
 from bulkexec.where.raw_tree import tree_of
+from bulkexec.where.tree import is_number
 
 Moment = datetime | str | int | float
 """A point in time as `as_of` takes it: a datetime, an ISO 8601 text, or an epoch number as the table has it."""
@@ -224,6 +227,18 @@ def typed_descriptor(descriptor: dict[str, Any], keys: tuple[KeyAttribute, ...])
             f"the descriptor has {', '.join(descriptor)}, but the key is {', '.join(key.name for key in keys)}",
             fix="mend bulkexec.toml",
         )
-    return {
-        key.name: value if isinstance(value := descriptor[key.name], dict) else {key.type: str(value)} for key in keys
-    }
+    return {key.name: {key.type: _descriptor_text(key, descriptor[key.name])} for key in keys}
+
+
+def _descriptor_text(key: KeyAttribute, value: Any) -> str:
+    """As DynamoDB itself writes it. What no item's key can equal would hide nothing, so it is refused."""
+    text = value.get(key.type) if isinstance(value, dict) else value
+    if key.type == "B" and isinstance(text, bytes):
+        return base64.b64encode(text).decode()
+    if key.type == "N" and is_number(str(text)):
+        return format(Decimal(str(text)).normalize(), "f")
+    if key.type != "N" and (isinstance(text, str) or (key.type == "S" and type(text) is int)):
+        return str(text)
+    raise errors.BadArgument(
+        f"the descriptor's {key.name} is {value!r}, but the key is of type {key.type}", fix="mend the descriptor"
+    )

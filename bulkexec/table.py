@@ -316,6 +316,8 @@ def _rate(given: float | str | None) -> str | None:
 
 
 def _key_line(key: Key) -> bytes:
+    if not isinstance(key, Mapping):
+        raise errors.BadArgument(f"{key!r} is no key", fix='give a list: [{"pk": "a"}]', state="nothing written")
     typed = bool(key) and all(isinstance(value, dict) and len(value) == 1 for value in key.values())
     try:
         return msgspec.json.encode(key) if typed else from_python(key)

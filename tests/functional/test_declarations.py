@@ -99,6 +99,8 @@ def test_a_declared_version_must_be_counted_by_an_expression_too(
         ('[tables.NAME]\nversionfield = "v"\n', "versionfield"),
         ("[tables.NAME]\nversion_field = 3\n", "version_field"),
         ('[tables.NAME]\ndescriptor = {sk = "a"}\n', "the descriptor has sk"),
+        ('[tables.NAME]\ndescriptor = {pk = {N = "1"}}\n', "the key is of type S"),
+        ("[tables.NAME]\ndescriptor = {pk = true}\n", "the key is of type S"),
         ('[table.NAME]\nversion_field = "v"\n', "[tables.orders]"),
         ("tables = 3\n", "[tables.orders]"),
         ("[tables]\nNAME = 3\n", "[tables.orders]"),

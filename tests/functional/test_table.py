@@ -658,6 +658,12 @@ def test_a_result_goes_through_json(tables: Tables) -> None:
     assert Table(name).edit_by_keys([failed.failed[0]["key"]], other).processed == 1
 
 
+@pytest.mark.parametrize("operation", ["delete_by_keys", "put_items"])
+def test_one_key_or_item_in_the_place_of_a_list_is_refused(operation: str, untouched: str) -> None:
+    with pytest.raises(errors.BadArgument, match="'pk' is no"):
+        getattr(Table(untouched), operation)({"pk": "k1"})
+
+
 def test_no_keys_and_no_items_are_nothing_to_do(untouched: str) -> None:
     assert Table(untouched).edit_by_keys([], done) == MassOpResult()
     assert Table(untouched).put_items([]) == MassOpResult()

@@ -1,13 +1,14 @@
 """A filter as it is said and as it is asked: what names its fields, and what an index cannot be asked."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from bulkexec import errors
 from bulkexec.declarations import Declarations
 from bulkexec.model import Index, KeyAttribute, Table
-from bulkexec.selection import Filter, select
+from bulkexec.selection import Filter, select, typed_descriptor
 
 KEYS = (KeyAttribute("pk", "S"), KeyAttribute("sk", "N"))
 SPARSE = Index("by-due", "GSI", (KeyAttribute("due", "S"),), "INCLUDE", included=("kind",))
@@ -48,3 +49,30 @@ def test_a_key_of_the_index_pins_a_query_and_still_guards_the_item() -> None:
     assert scope.filter is not None
     assert scope.guard is not None
     assert set(scope.guard.names.values()) == {"due", "kind"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "typed"),
+    [
+        ("S", "a", "a"),
+        ("S", 7, "7"),
+        ("S", {"S": "a"}, "a"),
+        ("N", 1.50, "1.5"),
+        ("N", "1E+2", "100"),
+        ("N", {"N": "7.0"}, "7"),
+        ("B", b"\xff\x00", "/wA="),
+        ("B", "/wA=", "/wA="),
+        ("S", {"N": "7"}, None),
+        ("S", True, None),
+        ("S", None, None),
+        ("N", "seven", None),
+        ("B", 7, None),
+    ],
+)
+def test_the_descriptor_is_written_as_dynamodb_writes_keys_or_refused(kind: Any, value: Any, typed: str | None) -> None:
+    keys = (KeyAttribute("pk", kind),)
+    if typed is None:
+        with pytest.raises(errors.BadArgument, match=f"the key is of type {kind}"):
+            typed_descriptor({"pk": value}, keys)
+    else:
+        assert typed_descriptor({"pk": value}, keys) == {"pk": {kind: typed}}
