@@ -54,6 +54,11 @@ class Command:
         """Name or ARN of another table that puts go to; empty: they go to the one that is read."""
         return ""
 
+    @property
+    def puts_if(self) -> bool:
+        """Whether what is under an item's new key decides if it is put, which nobody knows before it is."""
+        return False
+
     def prepare(self) -> "Command":
         """The command with what its arguments name (a file of the user's) read into it. Called once, by the client.
 

@@ -163,9 +163,9 @@ def _require_key(source: str, number: int, line: bytes, keys: Sequence[KeyAttrib
         ) from error
 
 
-def segments_for(keys: int) -> int:
-    """Into how many segments a list of so many keys is divided."""
-    return max(1, min(SEGMENTS_OF_A_LIST, keys // KEYS_A_SEGMENT))
+def segments_for(keys: int, most: int | None = None) -> int:
+    """Into how many segments a list of so many keys is divided, when `most` are asked for."""
+    return max(1, min(most or SEGMENTS_OF_A_LIST, SEGMENTS_OF_A_LIST, keys // KEYS_A_SEGMENT))
 
 
 class KeyReader:

@@ -181,7 +181,7 @@ def _segments(table: Table, work: Work, slots: int, requested: int | None, keys:
     if work.phases:
         return len(work.phases)
     if keys is not None:
-        return segments_for(keys)
+        return segments_for(keys, requested)
     return total_segments(table.size_bytes, slots, requested, pinned=work.scope.pinned)
 
 

@@ -59,8 +59,7 @@ def _happened(plan: Plan, command: Command, report: Report) -> list[tuple[str, s
     results = [line if whole else f"{line} so far" for line in command.report(report)]
     rows = [("read", identity(plan, command, counts)), *(("result", line) for line in results)]
     if plan.options.dry_run and plan.mutates:
-        would_be = counts.matched - counts.skipped - counts.failed
-        rows.append(("would be", f"{command.verb}: {would_be:,} items; nothing was written"))
+        rows.append(("would be", _would_be(command, counts)))
     if counts.skipped:
         rows.append(("skipped", "changed after they were read, or let be by the command"))
         rows += [("", f"keys of those that changed in {folder}/skipped/")] if folder else []
@@ -77,6 +76,14 @@ def _happened(plan: Plan, command: Command, report: Report) -> list[tuple[str, s
             else []
         )
     return rows
+
+
+def _would_be(command: Command, counts: Counts) -> str:
+    would_be = counts.matched - counts.skipped - counts.failed
+    rest = [f"{name} {count:,}" for name, count in (("skipped", counts.skipped), ("failed", counts.failed)) if count]
+    # Whether a key is taken is not looked at: that alone would cost what the puts do.
+    most, why = ("at most ", " (which keys are taken is not looked at)") if command.puts_if else ("", "")
+    return f"{command.verb}: {', '.join([f'{most}{would_be:,} items', *rest])}{why}; nothing was written"
 
 
 def _spent(plan: Plan, report: Report, prices: Prices | None) -> list[tuple[str, str]]:

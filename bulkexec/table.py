@@ -283,7 +283,7 @@ class Table(SubtreeOperations):
         asked = options.get("segments")
         segments = total_segments(size, THREADS, asked, pinned=work.scope.pinned)
         if listed is not None:
-            segments = segments_for(listed)
+            segments = segments_for(listed, asked)
         elif work.phases:
             segments = len(work.phases)
         command = outline.command

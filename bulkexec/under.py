@@ -94,6 +94,11 @@ class Elsewhere(Under, Mapped):
         """The condition of each put. Raises `errors.BadArgument` for two at once."""
         raise NotImplementedError
 
+    @property
+    def puts_if(self) -> bool:
+        """See `Command.puts_if`."""
+        return bool(self.when)
+
     def destination(self, table: Table) -> Subtree:
         """Where the subtree goes; keys of the target are those of the source."""
         partition = self.partition if self.to_partition is None else self.to_partition

@@ -41,6 +41,11 @@ class Copy(Mapped):
         """See `Command.writes_to`."""
         return self.to
 
+    @property
+    def puts_if(self) -> bool:
+        """See `Command.puts_if`."""
+        return self.if_not_exists or self.if_exists
+
     def plan(self, scope: Scope) -> Work:
         """Whole items; the table that is read is not changed unless it is also the target."""
         when_of(self.if_not_exists, self.if_exists)

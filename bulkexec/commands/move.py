@@ -45,6 +45,11 @@ class Move(Mapped):
         """See `Command.writes_to`."""
         return self.to
 
+    @property
+    def puts_if(self) -> bool:
+        """See `Command.puts_if`."""
+        return self.if_not_exists or self.if_exists
+
     def plan(self, scope: Scope) -> Work:
         """Whole items, and the filter again as a condition of each delete."""
         when_of(self.if_not_exists, self.if_exists)

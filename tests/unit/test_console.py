@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkexec.command import Command
+from bulkexec.commands.copy import Copy
 from bulkexec.commands.count import Count
 from bulkexec.commands.delete import Delete
 from bulkexec.commands.find import Find
@@ -265,6 +266,13 @@ def test_a_dry_run_says_what_would_be(capsys: pytest.CaptureFixture[str]) -> Non
     report = report_of(Delete(), status="dry-run", counts=Counts(10, 4))
     text = report_text(Delete(), capsys, report, plan_of(Delete(), dry_run=True))
     assert re.search(r"would be +deleted: 4 items; nothing was written", text)
+
+
+def test_a_dry_run_does_not_say_that_it_knows_which_keys_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    command = Copy(to="archive", if_not_exists=True)
+    report = report_of(command, status="dry-run", counts=Counts(10, 9, skipped=2, failed=1))
+    text = report_text(command, capsys, report, plan_of(command, dry_run=True))
+    assert re.search(r"would be +copied: at most 6 items, skipped 2, failed 1 \(which keys are taken", text)
 
 
 @pytest.mark.parametrize(

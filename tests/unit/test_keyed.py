@@ -54,3 +54,4 @@ def test_every_key_is_of_one_segment_and_there_once(total: int, limit: int) -> N
 
 def test_few_keys_are_one_segment() -> None:
     assert [segments_for(keys) for keys in (1, 999, 2500, 10**7)] == [1, 1, 2, 16]
+    assert [segments_for(10**7, most) for most in (None, 1, 3, 100)] == [16, 1, 3, 16], "with 1 a map has one thread"
