@@ -179,10 +179,15 @@ class Bucket:
             self._client.delete_bucket_lifecycle(Bucket=self.name)
 
     def _foreign_rules(self) -> list[dict[str, Any]]:
-        return [rule for rule in self._rules() if rule.get("ID") not in _OURS]
+        return [_as_filter(rule) for rule in self._rules() if rule.get("ID") not in _OURS]
 
     def _put_rules(self, rules: list[dict[str, Any]]) -> None:
-        self._client.put_bucket_lifecycle_configuration(Bucket=self.name, LifecycleConfiguration={"Rules": rules})
+        now = self._absent_as({}, self._client.get_bucket_lifecycle_configuration)
+        # Left out, it would be reset to S3's default, and with it what the others' rules move.
+        kept = {name: now[name] for name in ("TransitionDefaultMinimumObjectSize",) if name in now}
+        self._client.put_bucket_lifecycle_configuration(
+            Bucket=self.name, LifecycleConfiguration={"Rules": rules}, **kept
+        )
 
     # -- steps of bootstrap --------------------------------------------------------------------------------------
 
@@ -261,6 +266,12 @@ def _refuses_plain(statement: dict[str, Any], arns: list[str]) -> bool:
         == wanted["Condition"]["Bool"]["aws:SecureTransport"]
         and list(statement["Condition"]) == ["Bool"]
     )
+
+
+def _as_filter(rule: dict[str, Any]) -> dict[str, Any]:
+    """A rule with its prefix where ours have it: S3 refuses a list that has the old place and the new one."""
+    rest = {name: value for name, value in rule.items() if name != "Prefix"}
+    return {**rest, "Filter": {"Prefix": rule["Prefix"]}} if "Prefix" in rule else rule
 
 
 def _same_rule(there: dict[str, Any] | None, wanted: dict[str, Any]) -> bool:

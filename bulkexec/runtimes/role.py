@@ -18,6 +18,8 @@ from bulkexec.runtimes.steps import TAGS, Site, Step, looked_at, tagged
 
 ROLE_NAME = "bulkexec-job"
 WHAT = "role"
+POLICY_CHARACTERS = 10_240
+"""Of all inline policies of a role together, white space not counted (IAM quotas)."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,14 @@ def _statements(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [found] if isinstance(found, dict) else list(found)
 
 
+def _listed(one_or_more: Any) -> list[str]:
+    """IAM takes a single resource without its list."""
+    return [one_or_more] if isinstance(one_or_more, str) else list(one_or_more)
+
+
 def _limits_of(document: dict[str, Any] | None) -> Limits:
     """The limits that a policy of ours was made with."""
-    resources = {each.get("Sid"): each.get("Resource", []) for each in _statements(document or {})}
+    resources = {each.get("Sid"): _listed(each.get("Resource", [])) for each in _statements(document or {})}
     places = [arn.split(":::", 1)[-1].removesuffix("/*") for arn in resources.get("Result", [])]
     return Limits(
         tuple(resources.get("Table", [])),
@@ -134,10 +141,21 @@ class JobRole:
             return self._named()
         found = self.find()
         arn = self.arn(found)
+        self._require_ours(found)
         if found is None:
+            _require_short(self.wanted())
             return arn, [Step("make", WHAT, self.name, "trusts Glue; permissions: bulkexec iam show job", self._make)]
         steps = self._trust_step(found) + self._policy_step()
         return arn, steps or [Step("keep", WHAT, self.name)]
+
+    def _require_ours(self, found: dict[str, Any] | None) -> None:
+        """A role that was named is never altered, and ours is. So one of our name may be named only if we made it."""
+        if self._given and found is not None and not tagged(found.get("Tags")):
+            raise errors.BadArgument(
+                f"role {self.name} has the name of the role that bootstrap makes and alters, but was not made by it",
+                fix="leave --role out to let bootstrap alter it, or give --role one of another name",
+                state="nothing made",
+            )
 
     def _trust_step(self, found: dict[str, Any]) -> list[Step]:
         if found["AssumeRolePolicyDocument"] == iam.trust_policy(self._site.partition):
@@ -149,11 +167,12 @@ class JobRole:
         wanted = self.wanted(now)
         if now == wanted:
             return []
+        _require_short(wanted)
         put = partial(self._put_policy, wanted)
         added, taken = actions(wanted) - actions(now or {}), actions(now or {}) - actions(wanted)
         words = [f"{sign}{name}" for sign, names in (("-", taken), ("+", added)) for name in sorted(names)]
         listed = " ".join(words[:4]) + (f" and {len(words) - 4} more" if len(words) > 4 else "")
-        return [Step("mend", WHAT, self.name, f"permissions: {listed or 'other resources'}", put)]
+        return [Step("mend", WHAT, self.name, f"permissions: {listed or _other_resources(now or {}, wanted)}", put)]
 
     def _make(self) -> None:
         trust = json.dumps(iam.trust_policy(self._site.partition))
@@ -231,6 +250,26 @@ class JobRole:
         for each in self._client.list_attached_role_policies(RoleName=self.name)["AttachedPolicies"]:
             self._client.detach_role_policy(RoleName=self.name, PolicyArn=each["PolicyArn"])
         self._client.delete_role(RoleName=self.name)
+
+
+def _require_short(document: dict[str, Any]) -> None:
+    characters = len(json.dumps(document, separators=(",", ":")))
+    if characters > POLICY_CHARACTERS:
+        raise errors.BadArgument(
+            f"the permissions of jobs are {characters:,} characters long; IAM takes {POLICY_CHARACTERS:,} in a role",
+            fix="name fewer tables with --tables, or many at once: 'orders-*'",
+            state="nothing made",
+        )
+
+
+def _other_resources(now: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """What is allowed anew (+) and no more (-), of which a few are enough to see what it is about."""
+    before, after = (
+        dict.fromkeys(arn for each in _statements(document) for arn in _listed(each.get("Resource", [])))
+        for document in (now, wanted)
+    )
+    words = [f"+{arn}" for arn in after if arn not in before] + [f"-{arn}" for arn in before if arn not in after]
+    return " ".join(words[:4]) + (f" and {len(words) - 4} more" if len(words) > 4 else "")
 
 
 def actions(document: dict[str, Any]) -> set[str]:

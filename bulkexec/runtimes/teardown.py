@@ -24,6 +24,8 @@ from bulkexec.runtimes.steps import LeftAlone, Site, Step, is_code, looked_at, t
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED")
 KEYS_A_REQUEST = 1_000
 """DeleteObjects takes so many keys (API reference of S3)."""
+CODE = re.compile(rf"({layout.SCRIPTS}/[0-9a-f]{{12}}/bulk_job\.py|{layout.WHEELS}/[0-9a-f]+/[^/]+\.whl)")
+"""What bootstrap and clients put below these folders (`job_definition`, `wheel`)."""
 NO_RESULT = re.compile(r"plan\.json|report\.json|runs/\d+/report\.json")
 """What lies in the folder of every job; anything else there are rows: skipped, failed or earlier items."""
 
@@ -110,7 +112,8 @@ def _if_ours(what: str, name: str, tags: Callable[[], Any], remove: Callable[[],
 
 def _bucket_steps(site: Site, bucket: Bucket) -> list[Step]:
     client, place = site.client("s3"), f"s3://{bucket.name}"
-    code = [*_keys(client, bucket.name, layout.SCRIPTS), *_keys(client, bucket.name, layout.WHEELS)]
+    folders = (layout.SCRIPTS, layout.WHEELS)
+    code = [key for folder in folders for key in _keys(client, bucket.name, folder) if CODE.fullmatch(key)]
     temporary = list(_keys(client, bucket.name, layout.TEMP))
     spent, kept = _job_folders(client, bucket.name)
     groups = (("code", code), ("temporary", temporary), ("job folders", spent))

@@ -11,6 +11,7 @@ import pytest
 
 from bulkexec import iam
 from bulkexec.runtimes.bootstrap import Wishes, plan
+from bulkexec.runtimes.bucket import Bucket
 from bulkexec.runtimes.steps import carry_out, changes, open_site
 from bulkexec.sandbox.process import Sandbox, environment
 
@@ -231,7 +232,13 @@ def test_what_jobs_may_touch_is_limited_once_and_stays_so(bulkexec: Any, deploym
     assert resources("Table") == [here, there]
     assert "arn:aws:s3:::lake/exports/*" in resources("Result")
     assert "Nothing to do." in bulkexec("bootstrap").stdout
-    assert bulkexec("bootstrap", "--yes", "--tables", "*", "--results", "").code == 0
+    assert bulkexec("bootstrap", "--yes", "--tables", "").code == 2, "an empty variable does not mean every table"
+    many = ",".join(f"orders-of-customer-{number}" for number in range(200))
+    refused = bulkexec("bootstrap", "--yes", "--tables", many)
+    assert (refused.code, "10,240" in refused.stderr) == (2, True), refused.stderr
+    assert resources("Table") == [here, there]
+    wider = bulkexec.json("bootstrap", "--yes", "--tables", "*", "--results", "")
+    assert (wider.code, f"+{here.removesuffix('orders')}*" in lines(wider.report, "mend")) == (0, True)
     assert resources("Table") == ["arn:aws:dynamodb:us-east-1:111122223333:table/*"]
     assert resources("Result") == [f"arn:aws:s3:::{BUCKET}/bulkexec/results/*"]
 
@@ -303,6 +310,42 @@ def test_a_named_role_is_looked_at_and_never_altered(
     assert json.loads(document) == parts.trust(name)
     assert parts.iam.list_role_policies(RoleName=name)["PolicyNames"] == []
     assert not trusted or "Nothing to do." in bulkexec("bootstrap").stdout, "the role that was named stays the role"
+
+
+def test_a_role_of_our_name_that_is_not_ours_is_not_altered_when_it_is_named(
+    bulkexec: Any, deployment: None, parts: Parts
+) -> None:
+    bulkexec("teardown", "--yes")
+    statement = {"Effect": "Allow", "Principal": {"Service": "glue.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    document = {"Version": "2012-10-17", "Statement": [statement, {**statement, "Sid": "Theirs"}]}
+    parts.iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(document))
+    try:
+        refused = bulkexec("bootstrap", "--yes", "--role", ROLE)
+        assert (refused.code, "was not made by it" in refused.stderr) == (2, True), refused.stderr
+        assert parts.trust() == document
+        assert parts.iam.list_role_policies(RoleName=ROLE)["PolicyNames"] == []
+    finally:
+        parts.iam.delete_role(RoleName=ROLE)
+
+
+def test_what_else_a_bucket_has_for_its_lifecycle_is_given_back(deployment: None, parts: Parts) -> None:
+    """The old place of a rule's prefix, and from which size on objects move to another class: S3 keeps them as put."""
+    rule = {"ID": "old", "Status": "Enabled", "Prefix": "logs/", "Expiration": {"Days": 30}}
+    parts.s3.create_bucket(Bucket="older")
+    parts.s3.put_bucket_lifecycle_configuration(Bucket="older", LifecycleConfiguration={"Rules": [rule]})
+    session = boto3.Session()
+    there = {"Rules": [rule], "TransitionDefaultMinimumObjectSize": "varies_by_storage_class"}
+    sent: list[dict[str, Any]] = []
+    events = session.events
+    events.register("after-call.s3.GetBucketLifecycleConfiguration", lambda parsed, **_: parsed.update(there))
+    events.register(
+        "before-parameter-build.s3.PutBucketLifecycleConfiguration", lambda params, **_: sent.append(params)
+    )
+    Bucket(open_site(session), "older").add_rules()
+    (request,) = sent
+    assert request["TransitionDefaultMinimumObjectSize"] == "varies_by_storage_class"
+    (kept,) = [each for each in request["LifecycleConfiguration"]["Rules"] if each["ID"] == "old"]
+    assert kept == {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "logs/"}, "Expiration": {"Days": 30}}
 
 
 def test_a_role_that_is_not_there_is_refused(bulkexec: Any, deployment: None, parts: Parts) -> None:

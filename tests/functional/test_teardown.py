@@ -145,14 +145,15 @@ def test_what_is_somebody_elses_stays_as_it_was(bulkexec: Any, bootstrap: Callab
     parts.s3.put_bucket_policy(Bucket="theirs", Policy=json.dumps(policy))
     trust = {"Effect": "Allow", "Principal": {"Service": "glue.amazonaws.com"}, "Action": "sts:AssumeRole"}
     parts.iam.create_role(RoleName="theirs", AssumeRolePolicyDocument=json.dumps({"Statement": [trust]}))
-    for key in ("jobs/theirs.csv", "wheels/theirs.whl", "bulkexec/results/x"):
+    own = {"jobs/theirs.csv", "wheels/theirs.whl", "bulkexec/results/x", "bulkexec/scripts/theirs.py"}
+    for key in own:
         parts.put(key, "theirs")
     bootstrap(bucket="theirs", role="theirs")
     assert parts.rules("theirs") > {"theirs"}
     outcome = bulkexec.json("teardown", "--yes")
     assert outcome.code == 0, outcome.stderr
     assert parts.left() == {"theirs"}
-    assert parts.objects("theirs") == {"jobs/theirs.csv", "wheels/theirs.whl", "bulkexec/results/x"}
+    assert parts.objects("theirs") == own
     assert parts.rules("theirs") == {"theirs"}
     assert parts.statements("theirs") == {"Theirs"}
     assert [role["RoleName"] for role in parts.iam.list_roles()["Roles"]] == ["theirs"]
