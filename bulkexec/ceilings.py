@@ -12,6 +12,7 @@ import boto3
 import botocore.exceptions
 
 from bulkexec.describe import CLIENT_CONFIG, why_refused
+from bulkexec.duration import in_words
 from bulkexec.model import Index, Table
 from bulkexec.rate import Asked, Kind, parse_asked
 
@@ -207,11 +208,11 @@ def _slower_indexes(rate: float, indexes: Mapping[str, float]) -> list[str]:
 def _too_slow(rate: float, kind: Kind, load: Load) -> list[str]:
     if load.units is None or not load.timeout_seconds or load.units <= rate * load.timeout_seconds:
         return []
-    hours, limit_hours = load.units / rate / 3600, load.timeout_seconds / 3600
+    needed, allowed = in_words(load.units / rate), in_words(load.timeout_seconds)
     enough = _units(load.units / load.timeout_seconds)
     return [
-        f"{_units(load.units)} {kind} units take {hours:,.3g} h at {_units(rate)} units/s, longer than the job's "
-        f"timeout of {limit_hours:,.3g} h: give it at least {enough} units/s, or resume it then"
+        f"{_units(load.units)} {kind} units take {needed} at {_units(rate)} units/s, longer than the job's "
+        f"timeout of {allowed}: give it at least {enough} units/s, or resume it then"
     ]
 
 

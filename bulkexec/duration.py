@@ -119,8 +119,8 @@ def suggested(volume: Volume, basis: Basis) -> GlueShape:
 
 
 def in_words(length_seconds: float) -> str:
-    """ "6 h 58 min", "4 min", "20 s"."""
+    """ "6 h 58 min", "10 h", "4 min", "20 s"."""
     if length_seconds < 59.5:
         return f"{ceil(length_seconds)} s"
     hours, minutes = divmod(ceil(length_seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+    return " ".join(f"{number} {unit}" for number, unit in ((hours, "h"), (minutes, "min")) if number)

@@ -8,6 +8,7 @@ import boto3
 from bulkexec import errors, layout
 from bulkexec.cost import DPUS, GlueShape
 from bulkexec.describe import CLIENT_CONFIG, user_errors
+from bulkexec.duration import in_words
 from bulkexec.runtimes.job_definition import JOB_NAME, definition, script_of, shape_of, wheel_of
 from bulkexec.runtimes.steps import open_site
 from bulkexec.s3 import Location
@@ -58,9 +59,8 @@ class Deployment:
 
     def describe(self) -> str:
         """For the plan."""
-        text = (
-            f"Glue {self.glue_version}, {self.workers} x {self.worker_type}, stops at {self.timeout_minutes / 60:g} h"
-        )
+        ends = in_words(self.timeout_minutes * 60)
+        text = f"Glue {self.glue_version}, {self.workers} x {self.worker_type}, stops at {ends}"
         if not self.other_code:
             return text
         return f"{text}; with this client's code, the deployment's is {self.other_code} (bulkexec bootstrap updates it)"

@@ -3,6 +3,7 @@ other regions' buckets, roles that Glue does not know yet. AWS is scripted below
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -103,6 +104,8 @@ def test_slots_are_threads_on_all_workers_but_the_drivers(worker: str, workers: 
 
 def test_what_a_deployment_says_of_itself() -> None:
     assert HERE.describe() == "Glue 5.1, 3 x G.1X, stops at 10 h"
+    assert replace(HERE, timeout_minutes=2).describe().endswith("stops at 2 min")
+    assert replace(HERE, timeout_minutes=90).describe().endswith("stops at 1 h 30 min")
     assert HERE.job_folder("7f3a") == Location("ops", "bulkexec/jobs/7f3a")
     assert HERE.output_logs_arn == "arn:aws-us-gov:logs:us-gov-west-1:111122223333:log-group:/aws-glue/jobs/output"
 
