@@ -1,6 +1,24 @@
 """The options that bulk commands have in common, as click takes them."""
 
+from collections import Counter
+
 import click
+
+
+class BulkCommand(click.Command):
+    """A command each of whose options may be given once, but for those that are made to be given more often.
+
+    click silently takes the last: a second --where would put the first one out of force.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """See `click.Command.parse_args`. Raises `click.UsageError`."""
+        _, _, given = self.make_parser(ctx).parse_args(list(args))
+        for each, times in Counter(given).items():
+            if isinstance(each, click.Option) and times > 1 and not (each.multiple or each.is_flag):
+                raise click.UsageError(f"{each.opts[0]} is given {times} times, and only one can hold", ctx)
+        return super().parse_args(ctx, args)
+
 
 ACCOUNT = [
     click.Option(["--profile"], help="AWS profile."),

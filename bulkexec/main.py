@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bulkexec import __version__, errors
-from bulkexec.cli_options import ACCOUNT, MUTATING, ROWS, RUNNING, SELECTION, TARGET
+from bulkexec.cli_options import ACCOUNT, MUTATING, ROWS, RUNNING, SELECTION, TARGET, BulkCommand
 
 if TYPE_CHECKING:
     from bulkexec.command import Command
@@ -78,7 +78,7 @@ def bulk_command(kind: "type[Command]", to_file: bool = False) -> click.Command:
         params = [each for each in params if each.name not in ("yes", "resume_token")]
         params.append(click.Option(["-o", "--out"], required=True, metavar="FILE", help="Where the plan is written."))
     text = (kind.__doc__ or "").strip()
-    return click.Command(
+    return BulkCommand(
         kind.name,
         params=list(params),
         help=_kept_as_it_is(text),

@@ -79,8 +79,19 @@ class Edit(Mapped):
                 "edit needs a map or an --update-expression, and not both",
                 fix="--map FILE.py, --set NAME=VALUE, --remove NAME, --add NAME=NUMBER, or --update-expression",
             )
+        edit._require_whole()
         edit._require_counted()
         return edit
+
+    def _require_whole(self) -> None:
+        """What only an expression, or only a map, has a use for."""
+        if self.update_expression and self.allow_key_change:
+            raise errors.BadArgument("--update-expression cannot change a key", fix="leave --allow-key-change out")
+        if not self.update_expression and (self.update_names or self.update_values):
+            raise errors.BadArgument(
+                "--update-names and --update-values are those of an --update-expression, and there is none",
+                fix="give --update-expression, or leave them out",
+            )
 
     def _require_counted(self) -> None:
         """An expression of the user's has to count the version itself; without that, other writers' checks go blind."""

@@ -421,7 +421,7 @@ def test_a_map_is_tried_and_shown(edit: Any, bulkexec: Any, tables: Any, items: 
     for line in ("tried on 2 items: 1 changed, 1 let be, 0 failed", '      - state: "OLD"', '      + state: "DONE"'):
         assert line in outcome.stdout
     assert "      + twice: 18" in outcome.stdout
-    assert "would be   changed: 1 items; nothing was written" in outcome.stdout
+    assert "would be   changed: 1 items, skipped 1; nothing was written" in outcome.stdout
     shown = bulkexec("edit", "--table", name, "--all", "--map", path, "--dry-run").stdout
     assert "tried on 10 items" in shown
     assert by_key(tables, name) == before
@@ -468,6 +468,8 @@ def test_what_a_map_prints_is_not_on_stdout(bulkexec: Any, tables: Any, items: A
             "BX100",
             "--update-names",
         ),
+        (("--all", "--set", "a=1", "--update-names", '{"#a": "a"}'), "BX100", "there is none"),
+        (("--all", "--update-expression", "REMOVE a", "--allow-key-change"), "BX100", "--allow-key-change"),
         (("--all", "--rename", "a"), "BX100", "OLD=NEW"),
         (("--all", "--swap-prefix", "a:b"), "BX100", "NAME:OLD:NEW"),
         (

@@ -103,6 +103,15 @@ def test_no_region_profile_or_confirmation(bulkexec: Any, table: str) -> None:
     refused(bulkexec("count", "--table", table, env=empty), "BX100", "region")
 
 
+@pytest.mark.parametrize("option", ["--where", "--table", "--max-items"])
+def test_an_option_that_is_given_twice(option: str, bulkexec: Any, table: str) -> None:
+    options = {"--table": table, "--where": "n = 1", "--max-items": "5"}
+    said = [word for name, value in options.items() for word in (name, value)]
+    outcome = bulkexec("delete", *said, option, options[option], "--yes", "--output", "json")
+    assert (outcome.code, "Traceback" in outcome.stderr) == (2, False)
+    assert f"{option} is given 2 times" in outcome.report["error"][0]
+
+
 def test_contradictions(bulkexec: Any, table: str) -> None:
     refused(bulkexec("delete", "--table", table, "--all", "--where", "n = 1", "--yes"), "BX100", "--all")
     both = ("--where", "n = 1", "--filter-expression", "n = :n")
