@@ -88,8 +88,9 @@ class Scope:
         }[resource]
 
     def folders(self) -> list[str]:
-        """All objects that are ours, and all places for results."""
-        return [self._object(f"{self.bucket_name}/{layout.ROOT}/*"), *map(self._place, self.places)]
+        """All objects that are ours, and all places for results and keys, each of which may be a single object."""
+        single = [self._place(place).removesuffix("/*") for place in self.places if "/" in place.removeprefix("s3://")]
+        return [self._object(f"{self.bucket_name}/{layout.ROOT}/*"), *map(self._place, self.places), *single]
 
     def _buckets(self) -> list[str]:
         others = (place.removeprefix("s3://").partition("/")[0] for place in self.places)

@@ -154,11 +154,25 @@ def test_roles_for_targets_may_be_assumed_where_they_are_named_and_no_others(rol
     assert "sts:AssumeRole" not in {action for action, _ in allowed(iam.policy(role))}
 
 
+def test_a_session_policy_leaves_a_list_of_keys_that_is_one_object() -> None:
+    text = iam.session_policy(["orders"], places=["s3://lists/today/keys.json"], **SESSION)
+    assert text is not None
+    wanted = {("s3:GetObject", "arn:aws:s3:::lists/today/keys.json"), ("s3:ListBucket", "arn:aws:s3:::lists")}
+    assert reaches(text, wanted) == wanted
+    assert not reaches(text, {("s3:GetObject", "arn:aws:s3:::lists/today/other.json")})
+
+
 def test_a_session_policy_leaves_the_role_for_the_target() -> None:
     there = "arn:aws:iam::444455556666:role/target"
     text = iam.session_policy(["orders"], target_roles=[there], mutates=False, **SESSION)
     assert text is not None
     assert ("sts:AssumeRole", there) in allowed(json.loads(text))
+
+
+@pytest.mark.parametrize("given", ["", " , "])
+def test_a_list_of_tables_that_is_empty_is_refused_and_does_not_mean_all(given: str) -> None:
+    refused = CliRunner().invoke(command, ["show", "job", "--tables", given])
+    assert (refused.exit_code, "names nothing" in refused.output) == (2, True)
 
 
 def test_trust_is_in_glue_and_nobody_else() -> None:
