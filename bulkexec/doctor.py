@@ -53,7 +53,12 @@ class Finding:
 def examine(session: boto3.Session, table: str | None) -> Iterator[Finding]:
     """All findings, in the order in which one needs the other. What cannot be looked at is a finding, not an error."""
     try:
-        site = open_site(session, table_region(table, session.region_name) if table else None)
+        region = table_region(table, session.region_name) if table else None
+    except errors.BulkexecError as error:
+        yield Finding("table", "failed", error.message, error.fix)
+        return
+    try:
+        site = open_site(session, region)
         arn = _caller_arn(site)
     except errors.BulkexecError as error:
         yield Finding("credentials", "failed", error.message, error.fix)

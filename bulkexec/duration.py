@@ -10,6 +10,8 @@ from bulkexec.model import Index, Table
 from bulkexec.units import TABLE, Span, total
 from bulkexec.volume import Basis, Volume
 
+LEAST_PAID_SECONDS: Final = 60.0
+"""Of a Glue job run, however short it is (pricing page of Glue)."""
 GLUE_START_SECONDS: Final = 60.0
 GLUE_BYTES_PER_DPU_SECOND: Final = Span(3e6, 12e6)
 """How fast a DPU reads. An assumption: a published run, 506 GB on 220 G.1X in 5 min 31 s, did about 8.5 MB/s."""
@@ -108,8 +110,8 @@ def _smallest(*given: float | None) -> float | None:
 
 
 def suggested(volume: Volume, basis: Basis) -> GlueShape:
-    """The fewest workers that keep up with the limits; more would wait, and be paid for it."""
-    held = limited_seconds(volume, basis).middle or 600.0
+    """The fewest workers that keep up with the limits; more would wait, and be paid for it, a minute at the least."""
+    held = max(LEAST_PAID_SECONDS, limited_seconds(volume, basis).middle or 600.0)
     reads, writes = GLUE_BYTES_PER_DPU_SECOND, GLUE_WRITES_PER_DPU_SECOND
     size_bytes = volume.reads.value * (4096 if basis.work.consistent else 8192)
     written = volume.written.value

@@ -160,6 +160,11 @@ def test_a_table_that_the_jobs_role_may_not_touch(doctor: Any, bulkexec: Any, we
     assert bulkexec("bootstrap", "--yes", "--tables", "*").code == 0
 
 
+def test_what_is_no_table_is_said_of_the_table(doctor: Any) -> None:
+    code, found = doctor("--table", "arn:aws:s3:::orders")
+    assert (code, states(found)) == (2, {"table": {"failed"}})
+
+
 def test_a_table_that_is_not_there(doctor: Any, well: None) -> None:
     code, found = doctor("--table", "nowhere")
     assert code == 2

@@ -391,13 +391,15 @@ def test_the_same_work_in_every_runtime_side_by_side():
 def test_as_many_workers_are_suggested_as_the_rates_keep_busy():
     big = replace(ORDERS, size_bytes=TIB, item_count=10**9)
 
-    def suggestion(**rates):
-        found = priced(big, segments=4096, glue=GlueShape("G.8X", 50), options=Options(**rates))
+    def suggestion(table=big, **rates):
+        found = priced(table, segments=4096, glue=GlueShape("G.8X", 50), options=Options(**rates))
         return found.alternatives[-1].runtime
 
     assert suggestion(read_rate=100.0) == "Glue standard, 2 x G.1X"
     assert suggestion(read_rate=6_000.0) == "Glue standard, 10 x G.1X"
     assert suggestion(read_rate=1e9) == "Glue standard, 100 x G.1X"
+    small = replace(ORDERS, size_bytes=10**6, item_count=10**3)
+    assert suggestion(small, read_rate=6_000.0) == "Glue standard, 2 x G.1X", "a minute is paid in any case"
 
 
 def test_native_bulk_put_is_for_loads_and_has_no_known_price():
