@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bulkexec import errors
+from bulkexec.cli_options import names
 
 if TYPE_CHECKING:
     from bulkexec.console import Terminal
@@ -64,7 +65,7 @@ def _wishes() -> list[click.Parameter]:
         click.Option(
             ["--tables"],
             metavar="NAME,…",
-            callback=_list,
+            callback=names,
             help="Tables that jobs may touch, by name or ARN, of other regions too; every table of account and region"
             " for a new role, and with '*'.",
         ),

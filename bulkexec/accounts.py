@@ -11,6 +11,7 @@ from botocore.credentials import (
     DeferredRefreshableCredentials,
 )
 
+from bulkexec import errors
 from bulkexec.model import Table, Work
 from bulkexec.plan import Options
 
@@ -26,7 +27,13 @@ def target_session(session: boto3.Session, options: Options) -> boto3.Session:
     """The session for the target: by a role that `session` assumes, by a profile, or else the same one.
 
     A role's credentials are fetched when they are first needed, and again before they expire.
+    Raises `errors.BadArgument` where both are given.
     """
+    if options.target_role and options.target_profile:
+        raise errors.BadArgument(
+            "--target-role and --target-profile both say whose credentials the target takes",
+            fix="leave one of them out",
+        )
     if options.target_role:
         return _assumed(session, options.target_role)
     if options.target_profile:

@@ -1,6 +1,7 @@
 """The options that bulk commands have in common, as click takes them."""
 
 from collections import Counter
+from math import isfinite
 
 import click
 
@@ -18,6 +19,20 @@ class BulkCommand(click.Command):
             if isinstance(each, click.Option) and times > 1 and not (each.multiple or each.is_flag):
                 raise click.UsageError(f"{each.opts[0]} is given {times} times, and only one can hold", ctx)
         return super().parse_args(ctx, args)
+
+
+def names(_context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """A list of names, None where it was not given. One that names nothing would not narrow anything."""
+    found = None if text is None else tuple(filter(None, (part.strip() for part in text.split(","))))
+    if found == ():
+        raise click.BadParameter("names nothing; leave the option out instead", param=parameter)
+    return found
+
+
+def _finite(_context: click.Context, parameter: click.Parameter, number: float | None) -> float | None:
+    if number is not None and not isfinite(number):
+        raise click.BadParameter(f"{number} is not a sum", param=parameter)
+    return number
 
 
 ACCOUNT = [
@@ -76,6 +91,7 @@ RUNNING = [
     click.Option(
         ["--max-cost"],
         type=click.FloatRange(0, min_open=True),
+        callback=_finite,
         metavar="USD",
         help="Refuse to start when it costs more at the least, and stop when so much is spent; resumable.",
     ),

@@ -2,6 +2,7 @@
 
 import click
 
+from bulkexec.cli_options import names
 from bulkexec.iam import GRANTS, ROLES, Grant, Role, partition_of, policy
 
 
@@ -16,7 +17,7 @@ def _list(_context: click.Context, _parameter: click.Parameter, text: str | None
 
 @iam.command()
 @click.argument("role", type=click.Choice(ROLES))
-@click.option("--tables", metavar="NAME,…", callback=_list, help="Only these tables, by name or ARN; all if left out.")
+@click.option("--tables", metavar="NAME,…", callback=names, help="Only these tables, by name or ARN; all if left out.")
 @click.option("--account", default="ACCOUNT", help="Twelve digits; a word to replace if left out.")
 @click.option("--region", default="REGION", help="AWS region; a word to replace if left out.")
 @click.option("--bucket", default="", help="The bucket, if it is not the one that bootstrap makes.")
@@ -35,7 +36,7 @@ def _list(_context: click.Context, _parameter: click.Parameter, text: str | None
 )
 def show(
     role: Role,
-    tables: tuple[str, ...],
+    tables: tuple[str, ...] | None,
     account: str,
     region: str,
     bucket: str,
@@ -52,7 +53,7 @@ def show(
 
     document = policy(
         role,
-        tables=tables,
+        tables=tables or (),
         partition=partition_of(region),
         region=region,
         account=account,

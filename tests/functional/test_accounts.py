@@ -93,6 +93,13 @@ def test_a_move_by_arn_assumes_the_targets_role(
     assert tables.read(name) == []
 
 
+def test_two_credentials_for_one_target_are_refused(bulkexec: Any, tables: Any, sandbox: Sandbox) -> None:
+    there = There(sandbox, tables.make())
+    both = ("--target-role", ROLE, "--target-profile", "there")
+    refused = bulkexec("copy", "--table", tables.make(), "--to", there.arn, "--yes", *both)
+    assert (refused.code, "leave one of them out" in refused.stderr) == (2, True), refused.stderr
+
+
 def test_a_glue_job_has_no_profiles(bulkexec: Any, deployed: str, sandbox: Sandbox, tables: Any, profiles: Any) -> None:
     name = tables.make()
     there = There(sandbox, name)

@@ -47,7 +47,7 @@ def test_reading_costs_too(bulkexec, tables, items):
     assert bulkexec.json("count", "--table", name, "--max-cost", "0.0001").code == 0
 
 
-@pytest.mark.parametrize("wrong", ["0", "-1", "much"])
+@pytest.mark.parametrize("wrong", ["0", "-1", "much", "nan", "inf"])
 def test_what_is_no_sum_is_refused(bulkexec, wrong):
     assert bulkexec("count", "--table", "any", "--max-cost", wrong).code == 2
 
