@@ -339,9 +339,11 @@ def _held(error: botocore.exceptions.ClientError, job_id: str) -> errors.TableLo
     holder = error.response.get("Item", {}).get("job", {}).get("S", "another job")
     if holder == job_id:
         return TakenOver(f"{TAKEN_OVER} job {job_id}", fix=f"bulkexec attach {job_id}")
-    return errors.TableLocked(
+    locked = errors.TableLocked(
         f"job {holder} is changing this table", fix=f"bulkexec attach {holder}, or wait for its end"
     )
+    locked.holder = holder
+    return locked
 
 
 def _record_of(item: dict[str, Any]) -> tuple[SegmentRecord, int]:

@@ -114,9 +114,10 @@ class Unreachable(Refused):
 
 
 class TableLocked(Refused):
-    """Another mutating job holds the table."""
+    """Another mutating job holds the table: `holder`, where that is known."""
 
     code = "BX108"
+    holder = ""
 
 
 class ResultsUnusable(Refused):

@@ -178,7 +178,9 @@ def walk(caller: Caller, begin: Launch, job: local.JobFile) -> Report:
     folder = local.state_directory().parent / "locks"
     with ExitStack() as held:
         locks = [
-            held.enter_context(TableLock(caller.session, table, job.id, folder, caller.terminal.say))
+            held.enter_context(
+                TableLock(caller.session, table, job.id, folder, caller.terminal.say, ran_here=local.is_known)
+            )
             for table in plan.work.changed
         ]
         report = _walk_held(caller, begin, job, locks)

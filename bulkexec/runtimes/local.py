@@ -173,6 +173,11 @@ def hold_job(job_id: str) -> Iterator[None]:
         lock.release()
 
 
+def is_known(job_id: str) -> bool:
+    """Whether it is, or was, a job of this machine."""
+    return bool(job_id) and (state_directory() / f"{job_id}.json").is_file()
+
+
 def is_running(job_id: str) -> bool:
     """Whether a process of this machine runs the job."""
     lock = FileLock(state_directory() / f"{job_id}.lock")

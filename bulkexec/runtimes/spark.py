@@ -136,7 +136,6 @@ class _Driver:
     def run(self, spark: Any) -> Report:
         table = self._plan.work.scope.table
         log(f"{self._plan.command} {table.name}: job {self._job.job_id} run {self._job.run_number} begins")
-        log(f"job {self._job.job_id} runs on {versions(spark.version)}")
         self._spark, failure = spark, None
         try:
             with user_errors(f"run job {self._job.job_id} with {self._job.control_table}"):
@@ -205,6 +204,7 @@ class _Driver:
         if not still_open:
             return
         tasks = max(1, min(self._spark.sparkContext.defaultParallelism, still_open))
+        log(f"job {self._job.job_id} runs on {versions(self._spark.version)}")
         log(f"{still_open} of {self._plan.segments} segments to walk in {tasks} tasks of {THREADS} threads")
         open_fleet(self._session, self._plan, self._job.control_table, self._job.job_id)
         walk = _task(self._job, tasks)

@@ -22,7 +22,8 @@ class TableLock:
     """While entered, no other mutating job has the table. Raises `errors.TableLocked` on entry when one has it.
 
     Where there is no control table, or the caller may not write it, runs on other machines cannot be kept away; those
-    on this machine are. `lost` says why the lock is ours no longer: the run must stop.
+    on this machine are. `ran_here` says whether a job was run by this machine: once its file is free it is dead, and
+    need not be waited for. `lost` says why the lock is ours no longer: the run must stop.
     """
 
     def __init__(
@@ -33,7 +34,9 @@ class TableLock:
         directory: Path,
         say: Callable[[str], None],
         renewal_seconds: float = LOCK_RENEWAL_SECONDS,
+        ran_here: Callable[[str], bool] = lambda job_id: False,
     ) -> None:
+        self._ran_here = ran_here
         self._table, self._job_id, self._say, self._renewal_seconds = table, job_id, say, renewal_seconds
         self._control = ControlTable(session, table.region, CONTROL_TABLE)
         self._file = FileLock(directory / f"{hashlib.sha256(table.arn.encode()).hexdigest()[:16]}.lock")
@@ -75,7 +78,7 @@ class TableLock:
         """Whether the control table has the lock. False where there is none, or where that is not permitted."""
         with user_errors(f"lock table {self._table.name}"):
             try:
-                self._control.lock(self._table.arn, self._job_id)
+                self._lock()
             except botocore.exceptions.ClientError as error:
                 if error.response["Error"].get("Code", "") == "ResourceNotFoundException":
                     return False
@@ -84,6 +87,17 @@ class TableLock:
                 self._say(f"note: {why_refused(error)}; jobs elsewhere are not kept off the table")
                 return False
         return True
+
+    def _lock(self) -> None:
+        """Take the table; from a job of this machine that died, for it can hold the lock's file no longer."""
+        try:
+            self._control.lock(self._table.arn, self._job_id)
+        except errors.TableLocked as locked:
+            if not self._ran_here(locked.holder):
+                raise
+            self._control.unlock(self._table.arn, locked.holder)
+            self._control.lock(self._table.arn, self._job_id)
+            self._say(f"note: job {locked.holder} of this machine died; its lock on the table is taken over")
 
     def _renew(self) -> None:
         renewed = time.monotonic()

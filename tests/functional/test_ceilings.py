@@ -78,11 +78,15 @@ def test_on_demand_maximum(session, tables):
 @pytest.mark.parametrize(
     ("billing", "operation", "sentence"),
     [
-        ("provisioned", "DescribeScalableTargets", "cannot read the table's auto scaling (AccessDeniedException)"),
+        (
+            "provisioned",
+            "DescribeScalableTargets",
+            "cannot read the table's auto scaling (AccessDeniedException: injected by the sandbox)",
+        ),
         (
             "on-demand",
             "GetServiceQuota",
-            "cannot read the account's quota, so 40,000 is taken (AccessDeniedException)",
+            "cannot read the account's quota, so 40,000 is taken (AccessDeniedException: injected by the sandbox)",
         ),
     ],
 )

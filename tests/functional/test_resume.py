@@ -15,7 +15,7 @@ from bulkexec.commands.delete import Delete
 from bulkexec.describe import describe
 from bulkexec.plan import Options
 from bulkexec.planning import make_plan
-from bulkexec.runtimes.assembly import MemoryCheckpoints
+from bulkexec.runtimes.assembly import Given, MemoryCheckpoints
 from bulkexec.runtimes.deployment import CONTROL_TABLE
 from bulkexec.runtimes.local import Totals, run_local
 from bulkexec.runtimes.table_lock import TableLock
@@ -159,7 +159,7 @@ def test_a_run_that_lost_its_lock_stops_with_that_error_and_can_go_on(
 
     checkpoints = MemoryCheckpoints()
     report = run_local(
-        planned.plan, session, "0000000a", checkpoints, stop, totals, threads=1, broken=lambda: lost if stop() else None
+        planned.plan, session, "0000000a", checkpoints, stop, totals, lambda: lost if stop() else None, Given(threads=1)
     )
     assert (report.status, report.exit_code, report.error) == ("failed", 1, ("error BX108: the lock was lost",))
     assert report.cursor

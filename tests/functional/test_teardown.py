@@ -193,9 +193,13 @@ def test_a_role_that_another_region_uses_stays_for_it(
     assert parts.left() - {"theirs"} == set(), "the last one takes the role along"
 
 
-def test_nothing_goes_while_a_job_runs(bulkexec: Any, bootstrap: Callable[..., None], parts: Parts) -> None:
+def test_nothing_goes_while_a_job_runs(
+    bulkexec: Any, bootstrap: Callable[..., None], parts: Parts, sandbox: Sandbox
+) -> None:
     bootstrap()
     before = parts.left()
+    # The run has no plan and would end by itself; it is held up where it fetches its code.
+    sandbox.control.faults.add("delay", operation="GetObject", delay_seconds=10.0)
     run_id = parts.glue.start_job_run(JobName="bulkexec", Arguments={"--job_id": "7f3a91c2"})["JobRunId"]
     outcome = bulkexec("teardown", "--yes")
     assert outcome.code == 2
@@ -203,6 +207,7 @@ def test_nothing_goes_while_a_job_runs(bulkexec: Any, bootstrap: Callable[..., N
     assert "job 7f3a91c2 is running" in outcome.stderr
     assert parts.left() == before
     parts.glue.batch_stop_job_run(JobName="bulkexec", JobRunIds=[run_id])
+    sandbox.control.faults.clear()
     while parts.glue.get_job_run(JobName="bulkexec", RunId=run_id)["JobRun"]["JobRunState"] in (
         "STARTING",
         "RUNNING",
