@@ -313,6 +313,7 @@ def test_every_call_is_in_the_policy_and_every_row_of_the_policy_is_needed(life:
 # -- a role for the target -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_a_targets_role_is_assumed_by_those_who_are_allowed_to(tmp_path: Path) -> None:
     """An enforced sandbox is one account, so the role is of this one; that of another is assumed in the same way."""
     role = f"arn:aws:iam::{ACCOUNT}:role/target"
