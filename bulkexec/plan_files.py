@@ -10,7 +10,7 @@ from bulkexec.accounts import session_for
 from bulkexec.approval import Approval, approve, read_approval, require_unchanged, tables_of
 from bulkexec.command import Command
 from bulkexec.cost_cap import require_affordable
-from bulkexec.describe import describe, recovery, who
+from bulkexec.describe import describe, recovery, user_errors, who
 from bulkexec.launch import Launch, start
 from bulkexec.model import Table
 from bulkexec.plan import Plan
@@ -20,6 +20,7 @@ from bulkexec.pricing import fetch_prices
 from bulkexec.report import Report
 from bulkexec.runtimes import local
 from bulkexec.runtimes.deployment import Deployment, find_deployment
+from bulkexec.s3 import Location, Objects
 
 HERE = "this process"
 
@@ -29,7 +30,7 @@ def write_plan(caller: Caller, command: Command, request: Request, path: Path) -
     job_id = token_hex(4)
     ready = make_ready(caller, request, plan_request(caller, command, request, job_id), job_id, None)
     show(caller, ready)
-    approval = _approved(ready)
+    approval = _approved(caller, ready)
     try:
         path.write_bytes(approval.to_json())
     except OSError as error:
@@ -38,9 +39,9 @@ def write_plan(caller: Caller, command: Command, request: Request, path: Path) -
     return approval
 
 
-def _approved(ready: Ready) -> Approval:
+def _approved(caller: Caller, ready: Ready) -> Approval:
     runs_on = HERE if ready.deployment is None else ready.deployment.describe()
-    planned, keys = ready.planned, _keys_hash(ready.plan)
+    planned, keys = ready.planned, _keys_hash(caller, ready.plan)
     return approve(__version__, ready.plan, runs_on, keys, planned.limits, planned.remarks)
 
 
@@ -53,7 +54,7 @@ def apply_plan(caller: Caller, path: Path, yes: bool) -> Report:
     approval = read_approval(data, str(path), __version__)
     plan = approval.plan
     _require_same_tables(caller, plan)
-    if _keys_hash(plan) != approval.keys_hash:
+    if _keys_hash(caller, plan) != approval.keys_hash:
         raise errors.PlanStale(f"{plan.work.keys} is not what it was when the plan was made", fix="plan again")
     deployment = _deployment(caller, approval)
     job_id = token_hex(4)
@@ -107,11 +108,14 @@ def _with_own_results(plan: Plan, job_id: str) -> Plan:
     return plan.with_options(results=results_folder(base, job_id)) if found else plan
 
 
-def _keys_hash(plan: Plan) -> str:
-    """Of a list of keys on this machine; of one in S3 nothing is known."""
-    path = Path(plan.work.keys) if plan.work.keys and not plan.work.keys.startswith("s3://") else None
-    if path is None:
+def _keys_hash(caller: Caller, plan: Plan) -> str:
+    """Of a list of keys, here or in S3. Empty without one."""
+    if not plan.work.keys:
         return ""
+    if plan.work.keys.startswith("s3://"):
+        with user_errors(f"look at {plan.work.keys}"):
+            return Objects(caller.session, plan.work.scope.table.region).fingerprint(Location.parse(plan.work.keys))
+    path = Path(plan.work.keys)
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     try:
         return hashlib.sha256(b"".join(each.read_bytes() for each in files)).hexdigest()

@@ -83,11 +83,20 @@ class Objects:
 
     def below(self, place: Location) -> Iterator[Location]:
         """The object of this name, or all those below it, in the order of their names."""
+        for each in self._listed(place):
+            yield Location(place.bucket, each["Key"])
+
+    def fingerprint(self, place: Location) -> str:
+        """Of the same objects: of their names and of what is in them, by the ETags of a listing."""
+        listed = "".join(f"{each['Key']} {each['ETag']}\n" for each in self._listed(place))
+        return hashlib.sha256(listed.encode()).hexdigest()
+
+    def _listed(self, place: Location) -> Iterator[dict[str, Any]]:
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=place.bucket, Prefix=place.key)
         for page in pages:
             for each in page.get("Contents", ()):
                 if each["Key"] == place.key or each["Key"].startswith(f"{place.key}/" if place.key else ""):
-                    yield Location(place.bucket, each["Key"])
+                    yield each
 
     def bucket_exists(self, bucket: str) -> bool:
         """Whether this caller can use the bucket."""

@@ -97,13 +97,14 @@ def _table_steps(site: Site) -> list[Step]:
     except client.exceptions.ResourceNotFoundException:
         return []
     remove = partial(client.delete_table, TableName=CONTROL_TABLE)
+    lost = "with the records of jobs, none of which can be resumed or followed then"
     ask: Callable[[], Any] = lambda: client.list_tags_of_resource(ResourceArn=arn)["Tags"]  # noqa: E731
-    return looked_at(what, CONTROL_TABLE, lambda: [_if_ours(what, CONTROL_TABLE, ask, remove)])
+    return looked_at(what, CONTROL_TABLE, lambda: [_if_ours(what, CONTROL_TABLE, ask, remove, lost)])
 
 
-def _if_ours(what: str, name: str, tags: Callable[[], Any], remove: Callable[[], Any]) -> Step:
+def _if_ours(what: str, name: str, tags: Callable[[], Any], remove: Callable[[], Any], details: str = "") -> Step:
     if tagged(tags()):
-        return Step("remove", what, name, "", remove)
+        return Step("remove", what, name, details, remove)
     return Step("keep", what, name, "not made by bootstrap: it has no tag bulkexec")
 
 

@@ -1,6 +1,7 @@
 """bulkexec plan … -o FILE, and bulkexec apply FILE: what was approved is what runs, or nothing."""
 
 import json
+import uuid
 
 import pytest
 
@@ -129,6 +130,19 @@ def test_a_list_of_keys_that_changed_is_refused(bulkexec, tables, items, tmp_pat
     assert bulkexec(*arguments).code == 0
     keys.write_text('{"pk": {"S": "k0000002"}}\n')
     refused_as_stale(bulkexec, tables, name, file, "is not what it was")
+
+
+def test_a_list_of_keys_in_s3_that_changed_is_refused(bulkexec, sandbox, tables, items, tmp_path):
+    name, file, s3 = tables.make(items(300, 100)), tmp_path / "plan.json", sandbox.client("s3")
+    bucket = f"lists-{uuid.uuid4().hex[:8]}"
+    s3.create_bucket(Bucket=bucket)
+    s3.put_object(Bucket=bucket, Key="keys/1.json", Body=b'{"pk": {"S": "k0000001"}}\n')
+    arguments = ("plan", "delete", "--table", name, "--keys-from", f"s3://{bucket}/keys", "-o", str(file))
+    assert bulkexec(*arguments).code == 0
+    s3.put_object(Bucket=bucket, Key="keys/2.json", Body=b'{"pk": {"S": "k0000002"}}\n')
+    refused_as_stale(bulkexec, tables, name, file, "is not what it was")
+    s3.delete_object(Bucket=bucket, Key="keys/2.json")
+    assert bulkexec.json("apply", str(file), "--yes").code == 0, "it is again what it was"
 
 
 def test_a_plan_is_a_document_too(bulkexec, tables, items, tmp_path):
