@@ -1,5 +1,6 @@
 """What commands that change items have in common: the map, and what may come of it for one item."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, Inexact
@@ -243,6 +244,19 @@ def key_of(raw: msgspec.Raw, work: Work) -> msgspec.Raw:
     """An item's key in the table that is read, as typed JSON."""
     values, form = _cut(work.scope.table.key_names)
     return msgspec.Raw(form % tuple(values(raw)))
+
+
+def require_apart(changes: Sequence[Change], table: Table) -> None:
+    """Raises `errors.BadArgument` where items of a sample get one key, so that all but the last would be lost."""
+    made = [each.after for each in changes if each.after is not None]
+    times = Counter(tuple(map(repr, map(item.get, table.key_names))) for item in made)
+    several = next((key for key, count in times.items() if count > 1), None)
+    if several is not None:
+        raise errors.BadArgument(
+            f"several items get the key {', '.join(several)}, so all but the last one would be lost",
+            fix="make keys that differ; move --if-not-exists leaves the others where they are",
+            state="nothing written",
+        )
 
 
 def when_of(if_not_exists: bool, if_exists: bool) -> Literal["", "absent", "present"]:

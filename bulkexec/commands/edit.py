@@ -1,6 +1,7 @@
 """The `edit` command."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -11,7 +12,7 @@ from bulkexec import errors, where
 from bulkexec.batches import KeyValues
 from bulkexec.changes import difference
 from bulkexec.codec import NotEncodable, to_python
-from bulkexec.command import argument
+from bulkexec.command import Change, argument
 from bulkexec.item_requests import ItemRequests
 from bulkexec.mapped import (
     Mapped,
@@ -23,6 +24,7 @@ from bulkexec.mapped import (
     next_version,
     observed_of,
     raw_value,
+    require_apart,
 )
 from bulkexec.model import Expression, Page, PageResult, Scope, Work
 from bulkexec.writes import Apply, Delete, Move, Observed, Update, Write
@@ -133,6 +135,12 @@ class Edit(Mapped):
     def _settled(self, item: PythonItem, again: PythonItem, work: Work) -> bool:
         """An item that stays under its key is only updated."""
         return not keys_changed(item, again, work.scope.table)
+
+    def trial(self, page: Page, work: Work) -> Sequence[Change]:
+        """See `Command.trial`. Raises `errors.BadArgument` for items that would replace each other."""
+        changes = super().trial(page, work)
+        require_apart(changes, work.scope.table)
+        return changes
 
     def page(self, page: Page, work: Work) -> PageResult:
         """An update with the difference alone for each item that the map changes."""

@@ -1,5 +1,6 @@
 """The `move` command."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -7,8 +8,8 @@ import msgspec
 
 from bulkexec import errors
 from bulkexec.codec import to_python
-from bulkexec.command import argument
-from bulkexec.mapped import Mapped, PythonItem, Rejected, key_of, keys_changed, observed_of, when_of
+from bulkexec.command import Change, argument
+from bulkexec.mapped import Mapped, PythonItem, Rejected, key_of, keys_changed, observed_of, require_apart, when_of
 from bulkexec.model import Page, PageResult, Scope, Work
 from bulkexec.writes import Delete, Put, Write
 from bulkexec.writes import Move as MoveItem
@@ -66,6 +67,13 @@ class Move(Mapped):
         if work.target is None and self.transform is None:
             raise errors.BadArgument("move needs another table with --to, or a map that changes keys")
         super().check(work)
+
+    def trial(self, page: Page, work: Work) -> Sequence[Change]:
+        """See `Command.trial`. Raises `errors.BadArgument` for items that would replace each other."""
+        changes = super().trial(page, work)
+        if not self.if_not_exists:
+            require_apart(changes, work.writes_to)
+        return changes
 
     def page(self, page: Page, work: Work) -> PageResult:
         """A put, and then a delete, for each item that goes somewhere else."""

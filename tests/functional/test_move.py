@@ -47,6 +47,7 @@ def places(tables: Any, name: str) -> dict[str, dict[str, Any]]:
     return {item["pk"]["S"]: item for item in tables.read(name)}
 
 
+@pytest.mark.soak  # test_runtimes_agree has a move on Spark
 def test_both_runtimes_move_every_item_once(move: Any, deployed: str, tables: Any, items: Any) -> None:
     reports, contents = [], []
     for runtime in ("local", "glue"):
@@ -84,6 +85,21 @@ def test_what_is_there_stays_and_so_does_what_would_replace_it(move: Any, tables
     report = move(source, "--all", "--to", target, "--if-exists").report
     assert (report["processed"], len(tables.read(source))) == (1, 0)
     assert "mine" not in places(tables, target)["k0000001"]
+
+
+@pytest.mark.parametrize("there", [(), ("--to",)])
+def test_items_that_would_replace_each_other_are_not_moved(
+    there: tuple[str, ...], move: Any, verb: Any, tables: Any, items: Any
+) -> None:
+    source, target = tables.make(items(12, 60)), tables.make()
+    to = (*there, target) if there else ()
+    one = ("--where", "begins_with(pk, 'k')", "--set", "pk=one")
+    refused(move.tried(source, *one, *to), "BX100", "all but the last")
+    refused(verb("edit").tried(source, *one, "--allow-key-change"), "BX100", "all but the last")
+    assert len(tables.read(source)) == 12
+    report = move(source, *one, *to, "--if-not-exists").report
+    assert (report["processed"], report["skipped"]) == (1, 11)
+    assert len(tables.read(source)) + len(tables.read(target)) == 12
 
 
 def test_a_map_that_leaves_the_key_never_deletes(move: Any, tables: Any, items: Any, tmp_path: Path) -> None:
