@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bulkexec import errors
-from bulkexec.cli_options import names
+from bulkexec.cli_options import names, places, role_arns
 
 if TYPE_CHECKING:
     from bulkexec.console import Terminal
@@ -40,10 +40,6 @@ def _common() -> list[click.Parameter]:
     ]
 
 
-def _list(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(filter(None, (part.strip() for part in text.split(","))))
-
-
 _YES = "Do not ask. Needed without a terminal."
 
 
@@ -72,13 +68,13 @@ def _wishes() -> list[click.Parameter]:
         click.Option(
             ["--results", "places"],
             metavar="S3-URI,…",
-            callback=_list,
+            callback=places,
             help="Further places where jobs may write results and read keys.",
         ),
         click.Option(
             ["--target-role", "target_roles"],
             metavar="ARN,…",
-            callback=_list,
+            callback=role_arns,
             help="Roles that jobs may assume for targets in other accounts.",
         ),
         click.Option(["--yes"], is_flag=True, help=_YES),

@@ -1,5 +1,6 @@
 """The options that bulk commands have in common, as click takes them."""
 
+import re
 from collections import Counter
 from math import isfinite
 
@@ -21,9 +22,34 @@ class BulkCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
+ROLE_ARN = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/\S+")
+
+
+def _listed(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+def places(_context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """A list of S3 locations, None where it was not given."""
+    found = _listed(text)
+    for each in found or ():
+        if not each.removeprefix("s3://").strip("/") or "*" in each:
+            raise click.BadParameter(f"{each} is not a bucket, nor a place in one", param=parameter)
+    return found
+
+
+def role_arns(_context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """A list of roles, None where it was not given."""
+    found = _listed(text)
+    for each in found or ():
+        if not ROLE_ARN.fullmatch(each) or "*" in each:
+            raise click.BadParameter(f"{each} is not the ARN of a role", param=parameter)
+    return found
+
+
 def names(_context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...] | None:
     """A list of names, None where it was not given. One that names nothing would not narrow anything."""
-    found = None if text is None else tuple(filter(None, (part.strip() for part in text.split(","))))
+    found = _listed(text)
     if found == ():
         raise click.BadParameter("names nothing; leave the option out instead", param=parameter)
     return found

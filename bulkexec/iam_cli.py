@@ -2,17 +2,16 @@
 
 import click
 
-from bulkexec.cli_options import names
+from bulkexec.cli_options import names, places, role_arns
 from bulkexec.iam import GRANTS, ROLES, Grant, Role, partition_of, policy
+
+MANAGED_POLICY_CHARACTERS = 6_144
+"""Longest managed policy, white space not counted (IAM quotas)."""
 
 
 @click.group(name="iam")
 def iam() -> None:
     """Which permissions bootstrap, the caller and the Glue job need, as policy documents."""
-
-
-def _list(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
-    return tuple(filter(None, (part.strip() for part in (text or "").split(","))))
 
 
 @iam.command()
@@ -22,13 +21,13 @@ def _list(_context: click.Context, _parameter: click.Parameter, text: str | None
 @click.option("--region", default="REGION", help="AWS region; a word to replace if left out.")
 @click.option("--bucket", default="", help="The bucket, if it is not the one that bootstrap makes.")
 @click.option(
-    "--results", metavar="S3-URI,…", callback=_list, help="Further places where results may be written, and keys read."
+    "--results", metavar="S3-URI,…", callback=places, help="Further places where results may be written, and keys read."
 )
 @click.option(
     "--target-role",
     "target_roles",
     metavar="ARN,…",
-    callback=_list,
+    callback=role_arns,
     help="Roles that may be assumed for targets in other accounts.",
 )
 @click.option(
@@ -40,8 +39,8 @@ def show(
     account: str,
     region: str,
     bucket: str,
-    results: tuple[str, ...],
-    target_roles: tuple[str, ...],
+    results: tuple[str, ...] | None,
+    target_roles: tuple[str, ...] | None,
     output: str,
 ) -> None:
     """Print the policy document of a role; as text, with the reason for each action.
@@ -58,10 +57,14 @@ def show(
         region=region,
         account=account,
         bucket=bucket,
-        places=results,
-        target_roles=target_roles,
+        places=results or (),
+        target_roles=target_roles or (),
     )
     click.echo(json.dumps(document, indent=2))
+    characters = len(json.dumps(document, separators=(",", ":")))
+    if characters > MANAGED_POLICY_CHARACTERS:
+        over = f"{characters:,} characters, more than the {MANAGED_POLICY_CHARACTERS:,} of a managed policy"
+        click.echo(f"warning: {over}; name many tables at once ('orders-*'), or attach it in parts", err=True)
     if output == "text":
         click.echo("\nWhy:")
         for line in reasons(role):

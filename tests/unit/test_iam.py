@@ -169,6 +169,27 @@ def test_a_session_policy_leaves_the_role_for_the_target() -> None:
     assert ("sts:AssumeRole", there) in allowed(json.loads(text))
 
 
+@pytest.mark.parametrize(
+    ("option", "given"),
+    [
+        ("--results", "s3://"),
+        ("--results", "*"),
+        ("--target-role", "target"),
+        ("--target-role", "arn:aws:iam::1:user/x"),
+    ],
+)
+def test_what_would_make_a_policy_that_iam_does_not_take_is_refused(option: str, given: str) -> None:
+    refused = CliRunner().invoke(command, ["show", "job", option, given])
+    assert (refused.exit_code, f"{given} is not" in refused.output) == (2, True), refused.output
+
+
+def test_a_policy_that_is_too_long_to_be_attached_is_warned_of() -> None:
+    tables = ",".join(f"orders-{number}" for number in range(100))
+    shown = CliRunner().invoke(command, ["show", "caller", "--tables", tables, "--output", "json"])
+    assert "6,144" in shown.stderr
+    assert json.loads(shown.stdout) == iam.policy("caller", tables=tables.split(","))
+
+
 @pytest.mark.parametrize("given", ["", " , "])
 def test_a_list_of_tables_that_is_empty_is_refused_and_does_not_mean_all(given: str) -> None:
     refused = CliRunner().invoke(command, ["show", "job", "--tables", given])
