@@ -117,7 +117,7 @@ def measures_a_scalar(node: Node, item: dict[str, Any]) -> bool:
     return any(matches(AttributeType(size.path, kind), item) for size in sizes for kind in ("N", "BOOL", "NULL"))
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(TREES, ITEMS)
 def test_finds_what_the_sandbox_finds(tree: Node, item: dict[str, Any]) -> None:
     if measures_a_scalar(tree, item):
