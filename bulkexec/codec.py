@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 
 
-class StringSet(frozenset[str]):
+class StringSet(set[str]):
     """SS."""
 
 
-class NumberSet(frozenset[Decimal]):
+class NumberSet(set[Decimal]):
     """NS."""
 
 
-class BinarySet(frozenset[bytes]):
+class BinarySet(set[bytes]):
     """BS."""
 
 
@@ -35,14 +35,20 @@ def to_python(raw: msgspec.Raw | bytes) -> dict[str, Any]:
 
 
 def fresh(item: dict[str, Any]) -> dict[str, Any]:
-    """The item again, so that somebody may change it in place: lists and maps are copied, all else cannot change."""
-    return {name: _copied(value) if type(value) in (dict, list) else value for name, value in item.items()}
+    """The item again, so that somebody may change it in place: lists, maps and sets are copied, no others can change."""
+    return {name: _copied(value) if type(value) in _CHANGEABLE else value for name, value in item.items()}
 
 
 def _copied(value: Any) -> Any:
     if type(value) is dict:
         return fresh(value)
-    return [_copied(each) for each in value] if type(value) is list else value
+    if type(value) is list:
+        return [_copied(each) for each in value]
+    return type(value)(value) if type(value) in _SETS else value
+
+
+_SETS = (StringSet, NumberSet, BinarySet)
+_CHANGEABLE = frozenset({dict, list, *_SETS})
 
 
 def value_to_python(typed: dict[str, Any]) -> Any:

@@ -21,6 +21,7 @@ from bulkexec.s3 import Location, Objects
 from bulkexec.sample import look_at, read_whole, take_sample
 from bulkexec.segments import total_segments
 from bulkexec.selection import Filter, Selected, narrowed, select
+from bulkexec.subtree import below_condition, node_condition
 from bulkexec.volume import Kind
 from bulkexec.wire import HttpWire, Refusals, Retrying
 
@@ -93,9 +94,27 @@ def make_outline(
         work = replace(work, target=_target(target_session(session, options), command.writes_to, table))
     command.check(work)
     _require_room(work)
+    if any(phase.of_target for phase in work.phases):
+        _require_source(session, work)
     if command.mutates:
         work = _recoverable(session, work, options)
     return Outline(command, work, selected)
+
+
+def _require_source(session: boto3.Session, work: Work) -> None:
+    """Raises `errors.BadArgument` where the image of nothing is to be made: all of the destination would be deleted."""
+    table, subtree = work.scope.table, work.phases[0].subtree
+    calls = Retrying(HttpWire(session, table.region, 1), Refusals(table.name, table.region))
+    for condition in (node_condition(table, subtree), below_condition(table, subtree)):
+        part = replace(work.in_phase(0), scope=replace(work.scope, key_condition=condition))
+        if Reader(calls, part).page(Segment(0, 1), None, 1, lambda reasons: None, lambda: False).items:
+            return
+    raise errors.BadArgument(
+        f"there is nothing at {subtree.prefix!r} of {table.name} or below it",
+        why="an image of it would be the deletion of all that is at the destination",
+        fix="check --partition and --under; to delete the destination, use delete-under",
+        state="nothing written",
+    )
 
 
 def _require_room(work: Work) -> None:

@@ -78,3 +78,12 @@ def test_refusals_speak_of_keywords(files: Table, tables: Any) -> None:
     with pytest.raises(errors.BadArgument, match="what separates"):
         Table(files.name, session=boto3.Session()).delete_all_under(1, "doc")
     assert names(tables, files) == {*TREE, *BESIDE}
+
+
+def test_the_image_of_nothing_is_refused(files: Table, tables: Any) -> None:
+    """A mistyped source would delete all of the destination."""
+    before = names(tables, files)
+    for partition, prefix in ((7, "doc"), (1, "dok")):
+        with pytest.raises(errors.BadArgument, match="there is nothing at"):
+            files.clone_with_overwrite(partition, prefix, to_partition=1, to_prefix="doc")
+    assert names(tables, files) == before

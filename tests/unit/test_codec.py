@@ -20,6 +20,7 @@ from bulkexec.codec import (
     NumberSet,
     StringSet,
     attribute_from_python,
+    fresh,
     from_python,
     to_python,
     value_from_python,
@@ -262,3 +263,13 @@ def test_what_dynamodb_cannot_hold_is_refused_by_name(value: Any, path: str, rea
 def test_names_are_text() -> None:
     with pytest.raises(NotEncodable, match="None is no name"):
         from_python({None: 1})  # type: ignore[dict-item]
+
+
+def test_what_somebody_changes_in_place_is_his_alone() -> None:
+    item = to_python(b'{"s":{"SS":["a"]},"l":{"L":[{"M":{"n":{"NS":["1"]}}}]},"t":{"S":"x"}}')
+    mine = fresh(item)
+    mine["s"].add("b")
+    mine["l"][0]["n"].clear()
+    mine["l"].append("more")
+    assert item == to_python(b'{"s":{"SS":["a"]},"l":{"L":[{"M":{"n":{"NS":["1"]}}}]},"t":{"S":"x"}}')
+    assert value_from_python(mine["s"]) == {"SS": ["a", "b"]}
