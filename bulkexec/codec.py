@@ -35,7 +35,7 @@ def to_python(raw: msgspec.Raw | bytes) -> dict[str, Any]:
 
 
 def fresh(item: dict[str, Any]) -> dict[str, Any]:
-    """The item again, so that somebody may change it in place: lists, maps and sets are copied, no others can change."""
+    """The item again, so that somebody may change it in place: lists, maps and sets are copied, all else is fixed."""
     return {name: _copied(value) if type(value) in _CHANGEABLE else value for name, value in item.items()}
 
 
