@@ -50,7 +50,7 @@ demo: $(STAMP)
 	$(BIN)/python examples/demo.py
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m "not alone and not soak and not aws"
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not alone and not soak and not aws"
 	$(BIN)/python -m pytest -m "alone and not soak and not aws"
 
 # What failed in `make test` once more, with nothing beside it, and the rest that had not run.
