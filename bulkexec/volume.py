@@ -247,6 +247,9 @@ class Basis:
         if not self.table.item_count or self.keys is not None:
             count, mean = int(items.span.high), mean or self._item_bytes.high
         span = writes_span(int(min(count, cap)), int(source.size_bytes or count * mean))
+        if not self.table.item_count or self.keys is not None:
+            fewest = int(min(items.span.low, cap))
+            span = span._replace(low=writes_span(fewest, int(fewest * mean)).low)
         if self.kind == "delete" or (name == TABLE and self.kind == "update"):
             return span
         if self.kind == "update":  # at most every entry is taken out and put in again
