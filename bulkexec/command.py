@@ -90,6 +90,16 @@ class Command:
         return []
 
 
+def require_choice(command: str, every: bool, scope: Scope) -> None:
+    """What changes a table says which items, or --all. Raises `errors.BadArgument` and `errors.NoFilter`."""
+    if every and scope.chosen:
+        raise errors.BadArgument("--all and a filter contradict each other", fix="give one of them")
+    if not every and not scope.chosen:
+        raise errors.NoFilter(
+            f"{command} needs --where, or --all to {command} every item of {scope.table.name}", state="nothing written"
+        )
+
+
 def _entries() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
 

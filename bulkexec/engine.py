@@ -263,7 +263,7 @@ class SegmentRun:
         if self.record is self._saved:
             return
         files = self._spills.rows.close_file() if self._spills.rows is not None else ()
-        for spill in (self._spills.skipped, self._spills.failed, self._spills.conflicts):
+        for spill in self._spills.lists:
             if spill is not None:
                 spill.close_file()
         self.record = replace(self.record, files=self.record.files + files)

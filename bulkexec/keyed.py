@@ -20,6 +20,7 @@ from bulkexec.equality import same_items
 from bulkexec.item_size import key_size_problem
 from bulkexec.lookup import BATCH_GET_ITEMS, fetch_items
 from bulkexec.model import KeyAttribute, Page, Segment, Work
+from bulkexec.reader import PageSource, Reader
 from bulkexec.s3 import Location, Objects
 from bulkexec.where.tree import is_number
 from bulkexec.wire import OnThrottle, Retrying
@@ -78,6 +79,11 @@ def object_lines(objects: Objects, place: Location) -> KeyLines:
 def key_lines(keys: str, objects: Callable[[], Objects]) -> KeyLines:
     """The lines that `--keys-from` names."""
     return object_lines(objects(), Location.parse(keys)) if keys.startswith("s3://") else file_lines(keys)
+
+
+def page_source(calls: Retrying, work: Work, objects: Callable[[], Objects]) -> PageSource:
+    """Where the pages of a run come from that is no subtree: a list of keys, or the table or index itself."""
+    return KeyReader(calls, work, key_lines(work.keys, objects)) if work.keys else Reader(calls, work)
 
 
 def typed_key(line: bytes, keys: Sequence[KeyAttribute]) -> msgspec.Raw:

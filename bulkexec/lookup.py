@@ -40,7 +40,7 @@ def fetch_items(
     A key that is given twice is read once. Raises the user's error of a fault that no retry mends.
     """
     cut = KeyValues(table.key_names)
-    keys = list(dict.fromkeys(_key(table.key_names, cut(each)) for each in keyed))
+    keys = list(dict.fromkeys(bytes(cut.key(each)) for each in keyed))
     items: list[msgspec.Raw] = []
     units = 0.0
     for start in range(0, len(keys), BATCH_GET_ITEMS):
@@ -48,10 +48,6 @@ def fetch_items(
         items += found
         units += spent
     return items, units
-
-
-def _key(names: Sequence[str], values: Sequence[msgspec.Raw]) -> bytes:
-    return b"{" + b",".join(_encode(name) + b":" + value for name, value in zip(names, values, strict=True)) + b"}"
 
 
 def _fetch(

@@ -171,20 +171,20 @@ class Mapped(Command):
                 raise Rejected("KeyInvalid", f"the item has no {key.name} of type {key.type}")
             if problem := key_size_problem(key.name, typed[key.name], key is table.keys[0]):
                 raise Rejected("KeyInvalid", problem)
-        if work.target is None and not work.scope.listed and self._found_again(item, typed, work):
+        if work.target is None and not work.scope.listed and self._found_again(item, encoded, work):
             raise Rejected(
                 "OutputMatches", f"what the map makes would be found again, and {self.name} would go on with it"
             )
         return Put(msgspec.Raw(encoded), when)
 
-    def _found_again(self, item: PythonItem, typed: dict[str, dict[str, Any]], work: Work) -> bool:
+    def _found_again(self, item: PythonItem, encoded: bytes, work: Work) -> bool:
         """Whether an output in the table that is read would be made into something else when the walk meets it.
 
         It is not when the filter does not find it, or when the map lets it be.
         """
-        if work.selects is not None and not matches(self._tree(work), typed):
+        if not self._finds(encoded, work):
             return False
-        again = self.after(to_python(from_python(item)))
+        again = self.after(to_python(encoded))
         return again is not None and not self._settled(item, again, work)
 
     def _settled(self, item: PythonItem, again: PythonItem, work: Work) -> bool:
@@ -196,13 +196,14 @@ class Mapped(Command):
 
         Only an output that is found, and that the map lets be, can be there. A list has no other key's output.
         """
-        typed: dict[str, dict[str, Any]] = msgspec.json.decode(put.item)
-        if work.target is not None or work.scope.listed:
-            return {}
-        if work.selects is not None and not matches(self._tree(work), typed):
+        if work.target is not None or work.scope.listed or not self._finds(put.item, work):
             return {}
         sets, removes = difference(before, to_python(put.item))
         return observed_of(before, [name for name in (*sets, *removes) if name not in work.scope.table.key_names])
+
+    def _finds(self, encoded: bytes, work: Work) -> bool:
+        """Whether the run's filter finds an item; a filter that is no tree may."""
+        return work.selects is None or matches(self._tree(work), msgspec.json.decode(encoded))
 
     def _tree(self, work: Work) -> Node:
         if id(work) not in self._trees:
@@ -235,15 +236,13 @@ def _require_unlisted(write: Write | None, page: Page, work: Work) -> None:
 
 
 @lru_cache(maxsize=16)
-def _cut(names: tuple[str, ...]) -> tuple[KeyValues, bytes]:
-    members = b",".join(msgspec.json.encode(name).replace(b"%", b"%%") + b":%b" for name in names)
-    return KeyValues(names), b"{" + members + b"}"
+def _cut(names: tuple[str, ...]) -> KeyValues:
+    return KeyValues(names)
 
 
 def key_of(raw: msgspec.Raw, work: Work) -> msgspec.Raw:
     """An item's key in the table that is read, as typed JSON."""
-    values, form = _cut(work.scope.table.key_names)
-    return msgspec.Raw(form % tuple(values(raw)))
+    return _cut(work.scope.table.key_names).key(raw)
 
 
 def require_apart(changes: Sequence[Change], table: Table) -> None:

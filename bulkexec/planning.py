@@ -12,7 +12,7 @@ from bulkexec.cost import Terms, estimate
 from bulkexec.describe import describe, recovery, require_recovery, user_errors
 from bulkexec.dollars import GlueShape, Prices
 from bulkexec.extrapolate import Sample
-from bulkexec.keyed import KeyList, KeyReader, key_lines, segments_for, survey
+from bulkexec.keyed import KeyList, key_lines, page_source, segments_for, survey
 from bulkexec.model import Page, Segment, Table, Work
 from bulkexec.plan import Estimate, Options, Plan
 from bulkexec.pricing import fetch_prices
@@ -104,7 +104,7 @@ def make_outline(
 def _require_source(session: boto3.Session, work: Work) -> None:
     """Raises `errors.BadArgument` where the image of nothing is to be made: all of the destination would be deleted."""
     table, subtree = work.scope.table, work.phases[0].subtree
-    calls = Retrying(HttpWire(session, table.region, 1), Refusals(table.name, table.region))
+    calls = _calls(session, table)
     for condition in (node_condition(table, subtree), below_condition(table, subtree)):
         part = replace(work.in_phase(0), scope=replace(work.scope, key_condition=condition))
         if Reader(calls, part).page(Segment(0, 1), None, 1, lambda reasons: None, lambda: False).items:
@@ -187,9 +187,7 @@ def _sample(session: boto3.Session, command: Command, plan: Plan, keys: int | No
 
 def _source(session: boto3.Session, calls: Retrying, work: Work) -> PageSource:
     """Where pages come from, one after the other."""
-    if not work.keys:
-        return Reader(calls, work)
-    return KeyReader(calls, work, key_lines(work.keys, lambda: Objects(session, work.scope.table.region)))
+    return page_source(calls, work, lambda: Objects(session, work.scope.table.region))
 
 
 def _calls(session: boto3.Session, table: Table) -> Retrying:

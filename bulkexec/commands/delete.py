@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bulkexec import errors
-from bulkexec.command import Command, argument
+from bulkexec.command import Command, argument, require_choice
 from bulkexec.model import Page, PageResult, Scope, Work
 from bulkexec.writes import Delete as DeleteItem
 
@@ -34,12 +33,7 @@ class Delete(Command):
 
     def plan(self, scope: Scope) -> Work:
         """Keys only, and the filter again as a condition of each delete."""
-        if self.all and scope.chosen:
-            raise errors.BadArgument("--all and a filter contradict each other", fix="give one of them")
-        if not self.all and not scope.chosen:
-            raise errors.NoFilter(
-                f"delete needs --where, or --all to delete every item of {scope.table.name}", state="nothing written"
-            )
+        require_choice(self.name, self.all, scope)
         guarded = scope.guard is not None and not self.unguarded
         return Work(scope, projection=scope.table.key_names, guarded=guarded)
 

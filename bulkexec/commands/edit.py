@@ -12,7 +12,7 @@ from bulkexec import errors, where
 from bulkexec.batches import KeyValues
 from bulkexec.changes import difference
 from bulkexec.codec import NotEncodable, to_python
-from bulkexec.command import Change, argument
+from bulkexec.command import Change, argument, require_choice
 from bulkexec.item_requests import ItemRequests
 from bulkexec.mapped import (
     Mapped,
@@ -109,12 +109,7 @@ class Edit(Mapped):
 
     def plan(self, scope: Scope) -> Work:
         """Whole items, because the map may look at all of them; the filter again as a condition of each update."""
-        if self.all and scope.chosen:
-            raise errors.BadArgument("--all and a filter contradict each other", fix="give one of them")
-        if not self.all and not scope.chosen:
-            raise errors.NoFilter(
-                f"edit needs --where, or --all to edit every item of {scope.table.name}", state="nothing written"
-            )
+        require_choice(self.name, self.all, scope)
         return Work(scope, guarded=scope.guard is not None, update=self._update())
 
     def _update(self) -> Expression | None:

@@ -8,7 +8,7 @@ import msgspec
 
 from bulkexec import errors
 from bulkexec.codec import to_python
-from bulkexec.command import Change, argument
+from bulkexec.command import Change, argument, require_choice
 from bulkexec.mapped import Mapped, PythonItem, Rejected, key_of, keys_changed, observed_of, require_apart, when_of
 from bulkexec.model import Page, PageResult, Scope, Work
 from bulkexec.writes import Delete, Put, Write
@@ -54,12 +54,7 @@ class Move(Mapped):
     def plan(self, scope: Scope) -> Work:
         """Whole items, and the filter again as a condition of each delete."""
         when_of(self.if_not_exists, self.if_exists)
-        if self.all and scope.chosen:
-            raise errors.BadArgument("--all and a filter contradict each other", fix="give one of them")
-        if not self.all and not scope.chosen:
-            raise errors.NoFilter(
-                f"move needs --where, or --all to move every item of {scope.table.name}", state="nothing written"
-            )
+        require_choice(self.name, self.all, scope)
         return Work(scope, guarded=scope.guard is not None)
 
     def check(self, work: Work) -> None:

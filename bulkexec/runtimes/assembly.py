@@ -13,12 +13,12 @@ from bulkexec.command import Command, restore
 from bulkexec.control import ControlTable
 from bulkexec.describe import user_errors
 from bulkexec.engine import IN_FLIGHT
-from bulkexec.keyed import KeyReader, key_lines
+from bulkexec.keyed import page_source
 from bulkexec.model import Counts, Failure, Scope, SegmentRecord, Table, Work
 from bulkexec.phases import PhaseReader
 from bulkexec.plan import Plan
 from bulkexec.rate import Limiter
-from bulkexec.reader import PageSource, Reader
+from bulkexec.reader import PageSource
 from bulkexec.report import Status
 from bulkexec.run import FAILURES_KEPT, Cap, Checkpoints, Hope, Lines, Run, Spills
 from bulkexec.runtimes.rates import RunBudgets
@@ -106,9 +106,7 @@ def _calls(session: boto3.Session, table: Table, threads: int) -> Retrying:
 def _reader(calls: Retrying, calls_there: Retrying, work: Work, command: Command, objects: Objects) -> PageSource:
     if work.phases:
         return PhaseReader(calls, calls_there, work, command.makes)
-    if work.keys:
-        return KeyReader(calls, work, key_lines(work.keys, lambda: objects))
-    return Reader(calls, work)
+    return page_source(calls, work, lambda: objects)
 
 
 def _spills(objects: Objects, places: Places, record: SegmentRecord) -> Spills:
